@@ -1,0 +1,71 @@
+"""One function per Redis key: what it holds, who writes it, who reads it, how long it lives.
+
+All keys of a destination share the hash tag `{<namespace>:<destination>}`, so that one script sees all of
+them in one Cluster slot. `docs/keys.md` is drawn from this page.
+"""
+
+from __future__ import annotations
+
+import zlib
+
+GROUP = "dispatchers"
+
+
+def tag(namespace: str, destination: str) -> str:
+    """Common beginning of a destination's keys."""
+    return f"{{{namespace}:{destination}}}:"
+
+
+def stream(namespace: str, destination: str) -> str:
+    """stream: waiting and in-flight deliveries. Written by append, take, replay; read by take. No TTL."""
+    return tag(namespace, destination) + "stream"
+
+
+def retry(namespace: str, destination: str) -> str:
+    """sorted set: deliveries that wait, by due time in ms. Written by settle, reclaim; read by take. No TTL."""
+    return tag(namespace, destination) + "retry"
+
+
+def record(namespace: str, destination: str, key: str) -> str:
+    """string: a delivery's state and receipt. Written by append, claim, settle; read by them. TTL max_age + remember."""
+    return f"{tag(namespace, destination)}record:{key}"
+
+
+def dead(namespace: str, destination: str) -> str:
+    """stream: dead letters. Written by append, settle, replay, discard; read by operators. No TTL."""
+    return tag(namespace, destination) + "dead"
+
+
+def gate(namespace: str, destination: str) -> str:
+    """hash: why nothing is read. Written by pause, resume; read by take. No TTL."""
+    return tag(namespace, destination) + "gate"
+
+
+def ledger(namespace: str, destination: str) -> str:
+    """hash: counters that must balance. Written by every script that moves a delivery. No TTL."""
+    return tag(namespace, destination) + "ledger"
+
+
+def resolved(namespace: str, destination: str, incident: str) -> str:
+    """string: event time in ms of the last resolution settled. Written by settle; read by claim. TTL remember."""
+    return f"{tag(namespace, destination)}resolved:{incident}"
+
+
+def incident(namespace: str, incident: str) -> str:
+    """hash: what is known of an incident. Written and read by observe. TTL remember."""
+    return f"{{{namespace}:i:{zlib.crc32(incident.encode()) & 0xFF:02x}}}:incident:{incident}"
+
+
+def destinations(namespace: str) -> str:
+    """set: every destination ever appended to. Written by append; read by status. No TTL."""
+    return f"{{{namespace}}}:destinations"
+
+
+def readings(namespace: str) -> str:
+    """stream: the latest readings, trimmed. Written by evaluate; read by people. No TTL."""
+    return f"{{{namespace}:readings}}:stream"
+
+
+def rule(namespace: str, incident: str) -> str:
+    """hash: episodes of a rule with `clear`. Written and read by evaluate. TTL remember."""
+    return f"{{{namespace}:readings}}:rule:{incident}"

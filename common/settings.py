@@ -1,0 +1,205 @@
+"""Every setting with its default, on one page. Loaded and checked by `config.py`; frozen afterwards.
+
+Sections and names are those of the configuration file. Durations are seconds, sizes bytes, rates events
+per second (`units.py`). `docs/settings.md` is drawn from this page: the text behind a field's name there
+is the `Meta(description=...)` here.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, TypeAlias
+
+from msgspec import Meta, Struct
+
+from common.units import Duration, Rate, Secret, Size
+
+Name: TypeAlias = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,62}$", description="a name")]
+Count: TypeAlias = Annotated[int, Meta(ge=1)]
+
+
+class Section(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A part of the configuration; unknown names in it are faults."""
+
+
+class Redis(Section):
+    """Where Redis or Valkey is."""
+
+    url: Annotated[str, Meta(description="redis://, rediss:// or unix://; a password in it prints as ***")] = (
+        "redis://127.0.0.1:6379/0"
+    )
+    namespace: Annotated[Name, Meta(description="first part of every key")] = "redispatch"
+    allow_eviction: Annotated[bool, Meta(description="start although maxmemory-policy may evict keys")] = False
+    timeout: Annotated[Duration, Meta(description="for one command's answer; ingest answers 503 after it")] = (
+        Duration(0.8)
+    )
+
+
+class Ingest(Section):
+    """The HTTP service that takes alerts and readings."""
+
+    listen: Annotated[str, Meta(description="address:port")] = "127.0.0.1:8080"
+    workers: Annotated[Count, Meta(description="processes on one machine")] = 1
+    max_body: Annotated[Size, Meta(description="bytes of one request, decompressed")] = Size(16 * 1024**2)
+    max_alert: Annotated[Size, Meta(description="bytes of one alert or reading")] = Size(1024**2)
+    inline_limit: Annotated[Size, Meta(description="a larger stored form goes to the object store")] = Size(8192)
+    durability: Annotated[
+        Literal["written", "replicated", "fsynced"],
+        Meta(description="what a 2xx means: written to memory, on `replicas` replicas, or on disk"),
+    ] = "written"
+    replicas: Annotated[Count, Meta(description="how many replicas `replicated` waits for")] = 1
+    durability_timeout: Annotated[Duration, Meta(description="how long it waits; 503 after it")] = Duration(1)
+    allow_anonymous: Annotated[bool, Meta(description="listen beyond loopback without tokens")] = False
+
+
+class Dispatcher(Section):
+    """The service that delivers."""
+
+    listen: Annotated[str, Meta(description="address:port of its probes and metrics")] = "127.0.0.1:8081"
+    visibility_timeout: Annotated[
+        Duration, Meta(description="an entry idle for longer is taken from its consumer")
+    ] = Duration(60)
+    max_deliveries: Annotated[
+        Annotated[int, Meta(ge=3)],
+        Meta(description="how often an entry may be handed out before it dies (a pill that kills workers)"),
+    ] = 5
+    drain_timeout: Annotated[Duration, Meta(description="how long SIGTERM waits for what was sent")] = Duration(25)
+
+
+class Console(Section):
+    """The page for whoever is on call."""
+
+    listen: Annotated[str, Meta(description="address:port")] = "127.0.0.1:8090"
+
+
+class Queue(Section):
+    """Caps, per destination."""
+
+    max_depth: Annotated[Count, Meta(description="waiting and retrying deliveries")] = 100_000
+    max_dead: Annotated[Count, Meta(description="dead letters")] = 100_000
+
+
+class Dedupe(Section):
+    """How repeats are told from news."""
+
+    window: Annotated[Duration, Meta(description="events of one incident within it are one alert")] = Duration(60)
+    remember: Annotated[Duration, Meta(description="how long a key is remembered")] = Duration(86400)
+    repeat_interval: Annotated[
+        Duration, Meta(description="a firing alert of Prometheus is sent again after it")
+    ] = Duration(4 * 3600)
+
+
+class Readings(Section):
+    """The capped stream of readings."""
+
+    keep: Annotated[Count, Meta(description="readings kept, about")] = 100_000
+
+
+class Objects(Section):
+    """Where large alerts are kept."""
+
+    url: Annotated[str, Meta(description="a path relative to this file, or s3://, gs://, az://, memory://")] = (
+        "data/objects"
+    )
+
+
+class Token(Section):
+    """A sender."""
+
+    name: Name
+    sha256: Annotated[Secret, Meta(description="SHA-256 of the token, in hex")]
+    rate: Annotated[Rate | None, Meta(description="alerts per second for the whole fleet")] = None
+
+
+class Rule(Section):
+    """Turns readings into alerts."""
+
+    name: Annotated[Name, Meta(description="the alert's name")]
+    metric: Annotated[str, Meta(min_length=1, max_length=255, description="readings of this metric")]
+    when: Annotated[str, Meta(description='fires, such as ">= 100"; one of >= > <= < == != and a number')]
+    clear: Annotated[str | None, Meta(description='resolves, such as "< 90"; in between nothing changes')] = None
+    severity: Annotated[str, Meta(min_length=1, max_length=64)] | None = None
+    summary: Annotated[str | None, Meta(description="text with {host} {metric} {value} and label names")] = None
+    labels: Annotated[dict[str, str], Meta(description="only readings with these labels")] = {}
+    by: Annotated[list[str] | None, Meta(description="labels that make an incident; all when absent")] = None
+
+
+class Retry(Section):
+    """How hard a destination is tried; what is absent comes from the preset."""
+
+    preset: Annotated[Literal["page", "webhook"], Meta(description="where the other four come from")] = "webhook"
+    attempts: Annotated[Count | None, Meta(description="failures before it dies")] = None
+    base: Annotated[Duration | None, Meta(description="backoff is min(cap, base * 2**(attempt-1)), full jitter")] = None
+    cap: Annotated[Duration | None, Meta(description="longest backoff")] = None
+    max_age: Annotated[Duration | None, Meta(description="dies when older than this")] = None
+
+
+class Breaker(Section):
+    """When a destination that fails is left alone."""
+
+    failures: Annotated[Count, Meta(description="failures in a row that close the gate")] = 10
+    open: Annotated[Duration, Meta(description="how long it stays closed")] = Duration(30)
+
+
+class Batch(Section):
+    """One request for a storm."""
+
+    max: Annotated[Count, Meta(description="alerts in one request")] = 20
+    wait: Annotated[Duration, Meta(description="how long to wait for more")] = Duration(5)
+    by: Annotated[list[str], Meta(description="only alerts that agree in these")] = []
+
+
+class Destination(Section):
+    """Where alerts go."""
+
+    name: Name
+    type: Annotated[str, Meta(description="webhook, stdout, discard, slack, pagerduty, summary, apprise")]
+    url: Annotated[Secret | None, Meta(description="where a webhook posts; prints as ***")] = None
+    secrets: Annotated[list[Secret], Meta(description="signing secrets, newest first; each signs")] = []
+    headers: Annotated[dict[str, Secret], Meta(description="further request headers")] = {}
+    allow_private: Annotated[bool, Meta(description="may be on a private, loopback or link-local address")] = False
+    timeout: Annotated[Duration, Meta(description="for one attempt")] = Duration(10)
+    max_in_flight: Annotated[Count, Meta(description="attempts under way per replica")] = 64
+    retry: Annotated[Retry, Meta(description="how hard it is tried")] = Retry()
+    retry_after_cap: Annotated[Duration, Meta(description="longest Retry-After that is honoured")] = Duration(3600)
+    rate: Annotated[Rate | None, Meta(description="attempts per second for the whole fleet")] = None
+    breaker: Annotated[Breaker | None, Meta(description="when it is left alone")] = None
+    batch: Annotated[Batch | None, Meta(description="one request for a storm")] = None
+    template: Annotated[str | None, Meta(description="sandboxed Jinja template of the body")] = None
+    model: Annotated[str | None, Meta(description="summary: the model's name")] = None
+    then: Annotated[list[Name], Meta(description="summary: where the result goes")] = []
+
+
+class Match(Section):
+    """What an alert must be like; all that is given must hold. A list means any of them."""
+
+    host: str | list[str] | None = None
+    name: str | list[str] | None = None
+    severity: str | list[str] | None = None
+    status: Literal["firing", "resolved"] | None = None
+    source: str | list[str] | None = None
+    labels: dict[str, str | list[str]] = {}
+
+
+class Route(Section, rename={"continue_": "continue"}):
+    """Sends what matches to destinations; the first match wins."""
+
+    to: Annotated[list[Name], Meta(min_length=1, description="destinations")]
+    match: Annotated[Match, Meta(description="what it must be like; everything when absent")] = Match()
+    continue_: Annotated[bool, Meta(description="go on to the next route as well")] = False
+
+
+class Settings(Section):
+    """The whole configuration."""
+
+    redis: Redis = Redis()
+    ingest: Ingest = Ingest()
+    dispatcher: Dispatcher = Dispatcher()
+    console: Console = Console()
+    queue: Queue = Queue()
+    dedupe: Dedupe = Dedupe()
+    readings: Readings = Readings()
+    objects: Objects = Objects()
+    tokens: list[Token] = []
+    rules: list[Rule] = []
+    destinations: list[Destination] = []
+    routes: list[Route] = []

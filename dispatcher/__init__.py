@@ -1,0 +1,1 @@
+"""Stream entries in, deliveries out: take -> claim -> deliver -> decide -> settle."""

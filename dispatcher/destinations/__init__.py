@@ -1,0 +1,1 @@
+"""Kinds of destination, one module each, behind the interface of `base.py`."""

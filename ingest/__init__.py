@@ -1,0 +1,1 @@
+"""HTTP in, stream entries out: receive -> parse -> evaluate -> observe -> route -> append."""

@@ -1,0 +1,1 @@
+"""What an operator runs: the `redispatch` command, the embedded server, dead letters."""
