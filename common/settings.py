@@ -17,31 +17,31 @@ Name: TypeAlias = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,62}$
 Count: TypeAlias = Annotated[int, Meta(ge=1)]
 
 
-class Section(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A part of the configuration; unknown names in it are faults."""
-
-
-class Redis(Section):
+class Redis(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Where Redis or Valkey is."""
 
-    url: Annotated[str, Meta(description="redis://, rediss:// or unix://; a password in it prints as ***")] = (
-        "redis://127.0.0.1:6379/0"
-    )
+    url: Annotated[
+        str, Meta(description="redis://, rediss:// or unix://; a password in it prints as ***")
+    ] = "redis://127.0.0.1:6379/0"
     namespace: Annotated[Name, Meta(description="first part of every key")] = "redispatch"
-    allow_eviction: Annotated[bool, Meta(description="start although maxmemory-policy may evict keys")] = False
-    timeout: Annotated[Duration, Meta(description="for one command's answer; ingest answers 503 after it")] = (
-        Duration(0.8)
+    allow_eviction: Annotated[bool, Meta(description="start although maxmemory-policy may evict keys")] = (
+        False
     )
+    timeout: Annotated[
+        Duration, Meta(description="for one command's answer; ingest answers 503 after it")
+    ] = Duration(0.8)
 
 
-class Ingest(Section):
+class Ingest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The HTTP service that takes alerts and readings."""
 
     listen: Annotated[str, Meta(description="address:port")] = "127.0.0.1:8080"
     workers: Annotated[Count, Meta(description="processes on one machine")] = 1
     max_body: Annotated[Size, Meta(description="bytes of one request, decompressed")] = Size(16 * 1024**2)
     max_alert: Annotated[Size, Meta(description="bytes of one alert or reading")] = Size(1024**2)
-    inline_limit: Annotated[Size, Meta(description="a larger stored form goes to the object store")] = Size(8192)
+    inline_limit: Annotated[Size, Meta(description="a larger stored form goes to the object store")] = Size(
+        8192
+    )
     durability: Annotated[
         Literal["written", "replicated", "fsynced"],
         Meta(description="what a 2xx means: written to memory, on `replicas` replicas, or on disk"),
@@ -51,7 +51,7 @@ class Ingest(Section):
     allow_anonymous: Annotated[bool, Meta(description="listen beyond loopback without tokens")] = False
 
 
-class Dispatcher(Section):
+class Dispatcher(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The service that delivers."""
 
     listen: Annotated[str, Meta(description="address:port of its probes and metrics")] = "127.0.0.1:8081"
@@ -62,47 +62,51 @@ class Dispatcher(Section):
         Annotated[int, Meta(ge=3)],
         Meta(description="how often an entry may be handed out before it dies (a pill that kills workers)"),
     ] = 5
-    drain_timeout: Annotated[Duration, Meta(description="how long SIGTERM waits for what was sent")] = Duration(25)
+    drain_timeout: Annotated[Duration, Meta(description="how long SIGTERM waits for what was sent")] = (
+        Duration(25)
+    )
 
 
-class Console(Section):
+class Console(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The page for whoever is on call."""
 
     listen: Annotated[str, Meta(description="address:port")] = "127.0.0.1:8090"
 
 
-class Queue(Section):
+class Queue(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Caps, per destination."""
 
     max_depth: Annotated[Count, Meta(description="waiting and retrying deliveries")] = 100_000
     max_dead: Annotated[Count, Meta(description="dead letters")] = 100_000
 
 
-class Dedupe(Section):
+class Dedupe(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How repeats are told from news."""
 
-    window: Annotated[Duration, Meta(description="events of one incident within it are one alert")] = Duration(60)
+    window: Annotated[Duration, Meta(description="events of one incident within it are one alert")] = (
+        Duration(60)
+    )
     remember: Annotated[Duration, Meta(description="how long a key is remembered")] = Duration(86400)
     repeat_interval: Annotated[
         Duration, Meta(description="a firing alert of Prometheus is sent again after it")
     ] = Duration(4 * 3600)
 
 
-class Readings(Section):
+class Readings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The capped stream of readings."""
 
     keep: Annotated[Count, Meta(description="readings kept, about")] = 100_000
 
 
-class Objects(Section):
+class Objects(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Where large alerts are kept."""
 
-    url: Annotated[str, Meta(description="a path relative to this file, or s3://, gs://, az://, memory://")] = (
-        "data/objects"
-    )
+    url: Annotated[
+        str, Meta(description="a path relative to this file, or s3://, gs://, az://, memory://")
+    ] = "data/objects"
 
 
-class Token(Section):
+class Token(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A sender."""
 
     name: Name
@@ -110,37 +114,45 @@ class Token(Section):
     rate: Annotated[Rate | None, Meta(description="alerts per second for the whole fleet")] = None
 
 
-class Rule(Section):
+class Rule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Turns readings into alerts."""
 
     name: Annotated[Name, Meta(description="the alert's name")]
     metric: Annotated[str, Meta(min_length=1, max_length=255, description="readings of this metric")]
     when: Annotated[str, Meta(description='fires, such as ">= 100"; one of >= > <= < == != and a number')]
-    clear: Annotated[str | None, Meta(description='resolves, such as "< 90"; in between nothing changes')] = None
+    clear: Annotated[str | None, Meta(description='resolves, such as "< 90"; in between nothing changes')] = (
+        None
+    )
     severity: Annotated[str, Meta(min_length=1, max_length=64)] | None = None
-    summary: Annotated[str | None, Meta(description="text with {host} {metric} {value} and label names")] = None
+    summary: Annotated[str | None, Meta(description="text with {host} {metric} {value} and label names")] = (
+        None
+    )
     labels: Annotated[dict[str, str], Meta(description="only readings with these labels")] = {}
     by: Annotated[list[str] | None, Meta(description="labels that make an incident; all when absent")] = None
 
 
-class Retry(Section):
+class Retry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How hard a destination is tried; what is absent comes from the preset."""
 
-    preset: Annotated[Literal["page", "webhook"], Meta(description="where the other four come from")] = "webhook"
+    preset: Annotated[Literal["page", "webhook"], Meta(description="where the other four come from")] = (
+        "webhook"
+    )
     attempts: Annotated[Count | None, Meta(description="failures before it dies")] = None
-    base: Annotated[Duration | None, Meta(description="backoff is min(cap, base * 2**(attempt-1)), full jitter")] = None
+    base: Annotated[
+        Duration | None, Meta(description="backoff is min(cap, base * 2**(attempt-1)), full jitter")
+    ] = None
     cap: Annotated[Duration | None, Meta(description="longest backoff")] = None
     max_age: Annotated[Duration | None, Meta(description="dies when older than this")] = None
 
 
-class Breaker(Section):
+class Breaker(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """When a destination that fails is left alone."""
 
     failures: Annotated[Count, Meta(description="failures in a row that close the gate")] = 10
     open: Annotated[Duration, Meta(description="how long it stays closed")] = Duration(30)
 
 
-class Batch(Section):
+class Batch(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One request for a storm."""
 
     max: Annotated[Count, Meta(description="alerts in one request")] = 20
@@ -148,7 +160,7 @@ class Batch(Section):
     by: Annotated[list[str], Meta(description="only alerts that agree in these")] = []
 
 
-class Destination(Section):
+class Destination(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Where alerts go."""
 
     name: Name
@@ -156,11 +168,15 @@ class Destination(Section):
     url: Annotated[Secret | None, Meta(description="where a webhook posts; prints as ***")] = None
     secrets: Annotated[list[Secret], Meta(description="signing secrets, newest first; each signs")] = []
     headers: Annotated[dict[str, Secret], Meta(description="further request headers")] = {}
-    allow_private: Annotated[bool, Meta(description="may be on a private, loopback or link-local address")] = False
+    allow_private: Annotated[
+        bool, Meta(description="may be on a private, loopback or link-local address")
+    ] = False
     timeout: Annotated[Duration, Meta(description="for one attempt")] = Duration(10)
     max_in_flight: Annotated[Count, Meta(description="attempts under way per replica")] = 64
     retry: Annotated[Retry, Meta(description="how hard it is tried")] = Retry()
-    retry_after_cap: Annotated[Duration, Meta(description="longest Retry-After that is honoured")] = Duration(3600)
+    retry_after_cap: Annotated[Duration, Meta(description="longest Retry-After that is honoured")] = Duration(
+        3600
+    )
     rate: Annotated[Rate | None, Meta(description="attempts per second for the whole fleet")] = None
     breaker: Annotated[Breaker | None, Meta(description="when it is left alone")] = None
     batch: Annotated[Batch | None, Meta(description="one request for a storm")] = None
@@ -169,7 +185,7 @@ class Destination(Section):
     then: Annotated[list[Name], Meta(description="summary: where the result goes")] = []
 
 
-class Match(Section):
+class Match(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What an alert must be like; all that is given must hold. A list means any of them."""
 
     host: str | list[str] | None = None
@@ -180,7 +196,7 @@ class Match(Section):
     labels: dict[str, str | list[str]] = {}
 
 
-class Route(Section, rename={"continue_": "continue"}):
+class Route(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename={"continue_": "continue"}):
     """Sends what matches to destinations; the first match wins."""
 
     to: Annotated[list[Name], Meta(min_length=1, description="destinations")]
@@ -188,7 +204,7 @@ class Route(Section, rename={"continue_": "continue"}):
     continue_: Annotated[bool, Meta(description="go on to the next route as well")] = False
 
 
-class Settings(Section):
+class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The whole configuration."""
 
     redis: Redis = Redis()

@@ -1,0 +1,122 @@
+"""The way to Redis or Valkey: a client that fails fast, and what a server must be like.
+
+Takes the `redis` section; returns a client (RESP2, bytes, no retries of its own: a repeated script call
+is ours to decide) or what is known of the server. Raises Unusable for a server that can't be worked with,
+and redis-py's ConnectionError or TimeoutError for one that isn't there.
+"""
+
+from __future__ import annotations
+
+from urllib.parse import urlsplit, urlunsplit
+
+from msgspec import Struct
+from redis import exceptions as errors
+from redis.asyncio import BlockingConnectionPool, Redis
+from redis.asyncio.retry import Retry
+from redis.backoff import NoBackoff
+
+from common import settings
+
+FLOOR = {"redis": (7, 0), "valkey": (7, 2)}
+FSYNC_FLOOR = (7, 2)
+
+
+class Unusable(Exception):
+    """The server is there and can't be used; the text says what to do."""
+
+
+class Server(Struct, frozen=True):
+    """What a server says of itself."""
+
+    kind: str
+    version: tuple[int, ...]
+    cluster: bool
+    aof: bool
+    policy: str
+    maxmemory: int
+
+    @property
+    def unsafe(self) -> tuple[str, ...]:
+        """What may cost alerts here, for the log and the metric `redis_unsafe`."""
+        return tuple(
+            kind
+            for kind, holds in (("no_aof", not self.aof), ("eviction", self.policy != "noeviction"))
+            if holds
+        )
+
+
+def client(redis: settings.Redis, *, connections: int = 32, blocking: float = 0.0) -> Redis:
+    """A client whose pool waits for a free connection instead of raising.
+
+    `blocking` is the longest BLOCK, in seconds, of a command sent through it: the socket's timeout lies
+    above it, so that waiting in vain is no error.
+    """
+    return Redis(
+        connection_pool=BlockingConnectionPool.from_url(
+            redis.url,
+            max_connections=connections,
+            timeout=redis.timeout,
+            socket_timeout=redis.timeout + blocking,
+            socket_connect_timeout=redis.timeout,
+            protocol=2,
+            retry=Retry(NoBackoff(), 0),
+            health_check_interval=0,
+        )
+    )
+
+
+def masked(url: str) -> str:
+    """The address without its password."""
+    parts = urlsplit(url)
+    if "@" not in parts.netloc:
+        return url
+    user, _, host = parts.netloc.rpartition("@")
+    return urlunsplit(parts._replace(netloc=f"{user.partition(':')[0]}:***@{host}"))
+
+
+async def inspect(redis: Redis, section: settings.Redis, durability: str = "written") -> Server:
+    """What the server is, having refused what can't be worked with."""
+    try:
+        server = await _ask(redis)
+    except (errors.AuthenticationError, errors.AuthorizationError) as fault:
+        raise Unusable(
+            f"{masked(section.url)} refuses user or password ({fault}): see redis.url, REDISPATCH_REDIS_URL"
+        ) from fault
+    except errors.ResponseError as fault:
+        raise Unusable(
+            f"{masked(section.url)} does not answer INFO ({fault}); is it Redis or Valkey?"
+        ) from fault
+    named = f"{server.kind} {'.'.join(map(str, server.version))} at {masked(section.url)}"
+    if server.version[:2] < FLOOR[server.kind]:
+        raise Unusable(f"{named} is too old: redispatch needs Redis 7.0, Valkey 7.2 or newer")
+    if server.policy != "noeviction" and not section.allow_eviction:
+        raise Unusable(
+            f"{named} has maxmemory-policy {server.policy} and may evict alerts: "
+            "set it to noeviction, or redis.allow_eviction if you accept that"
+        )
+    if durability == "fsynced" and not (server.aof and server.version[:2] >= FSYNC_FLOOR):
+        why = "has no AOF (appendonly yes)" if not server.aof else "lacks WAITAOF (Redis 7.2, Valkey)"
+        raise Unusable(f"ingest.durability is fsynced, but {named} {why}")
+    return server
+
+
+def describe(fault: errors.RedisError, url: str) -> str:
+    """One line for a person whose Redis does not answer."""
+    what = "does not answer in time" if isinstance(fault, errors.TimeoutError) else "can't be reached"
+    if not isinstance(fault, errors.ConnectionError | errors.TimeoutError):
+        what = f"answers {fault}"
+    return f"Redis at {masked(url)} {what}: is it running? The address is redis.url or REDISPATCH_REDIS_URL"
+
+
+async def _ask(redis: Redis) -> Server:
+    info = await redis.info("everything")
+    kind = "valkey" if info.get("server_name") == "valkey" or "valkey_version" in info else "redis"
+    version = str(info.get("valkey_version" if kind == "valkey" else "redis_version", "0"))
+    return Server(
+        kind=kind,
+        version=tuple(int(part) for part in version.split(".") if part.isdigit()),
+        cluster=bool(info.get("cluster_enabled", 0)),
+        aof=bool(info.get("aof_enabled", 0)),
+        policy=str(info.get("maxmemory_policy", "noeviction")),
+        maxmemory=int(info.get("maxmemory", 0)),
+    )
