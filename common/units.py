@@ -1,17 +1,25 @@
-"""Durations, sizes and rates as people write them in a configuration.
+"""Durations, sizes, rates, addresses and secrets as people write them in a configuration.
 
-Takes texts such as `1m`, `16MiB`, `1000/s` (or a bare number in the base unit); returns numbers that
-print as they were meant. Raises ValueError that says what was expected.
+Takes texts such as `1m`, `16MiB`, `1000/s`, `127.0.0.1:8080` (or a bare number in the base unit); returns
+values that print as they were meant. Raises ValueError that says what was expected, and leaves it to the
+caller to show what it got, since that may be a secret.
 """
 
 from __future__ import annotations
 
+import ipaddress
+import math
 import re
+from typing import NamedTuple
 
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _BYTES = {"B": 1, "KiB": 1024, "MiB": 1024**2, "GiB": 1024**3, "KB": 1000, "MB": 1000**2, "GB": 1000**3}
-_NUMBER = re.compile(r"(\d+(?:\.\d+)?)\s*([A-Za-z]*)")
-_TERM = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
+_NUMBER = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([A-Za-z]*)")
+_TERM = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h|d)")
+_TERMS = re.compile(rf"(?:{_TERM.pattern})+")
+_PORT = re.compile(r"[0-9]{1,5}")
+_LONGEST = 10 * 365 * 86400  # seconds; milliseconds of more would not fit where Redis keeps times
+_LARGEST = 1024**4
 
 
 class Duration(float):
@@ -19,17 +27,13 @@ class Duration(float):
 
     @classmethod
     def parse(cls, value: object) -> Duration:
-        """`250ms`, `10s`, `1m30s`, `76h`, `2d`, or a number of seconds."""
-        if isinstance(value, bool) or not isinstance(value, str | int | float):
-            raise ValueError(f"expected a duration such as 10s, 5m or 76h, got {value!r}")
-        if isinstance(value, str):
-            terms = _TERM.findall(value.replace(" ", ""))
-            if not terms or "".join(n + u for n, u in terms) != value.replace(" ", ""):
-                raise ValueError(f"expected a duration such as 10s, 5m or 76h, got {value!r}")
-            return cls(sum(float(number) * _SECONDS[unit] for number, unit in terms))
-        if not 0 <= value < float("inf"):
-            raise ValueError(f"expected a duration of zero or more, got {value!r}")
-        return cls(value)
+        """`250ms`, `10s`, `1m30s`, `76h`, `2d`, or a number of seconds. At most ten years."""
+        seconds = _seconds(value)
+        if seconds is None:
+            raise ValueError("expected a duration such as 10s, 5m or 76h")
+        if not 0 <= seconds <= _LONGEST:
+            raise ValueError("expected a duration between zero and ten years")
+        return cls(seconds)
 
     @property
     def ms(self) -> int:
@@ -46,18 +50,34 @@ class Duration(float):
         return str(self)
 
 
+def _seconds(value: object) -> float | None:
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return min(max(value, -1.0), _LONGEST + 1.0)  # an int may be too long for a float
+    if not isinstance(value, str):
+        return None
+    text = value.replace(" ", "")
+    if _TERMS.fullmatch(text):
+        return sum(float(number) * _SECONDS[unit] for number, unit in _TERM.findall(text))
+    match = _NUMBER.fullmatch(text)
+    return float(match[1]) if match and not match[2] else None
+
+
 class Size(int):
     """Bytes."""
 
     @classmethod
     def parse(cls, value: object) -> Size:
-        """`8KiB`, `16MiB`, `1MB`, or a number of bytes."""
-        if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
-            return cls(value)
-        match = _NUMBER.fullmatch(value) if isinstance(value, str) else None
-        if match is None or (match[2] or "B") not in _BYTES:
-            raise ValueError(f"expected a size such as 8KiB or 16MiB, got {value!r}")
-        return cls(float(match[1]) * _BYTES[match[2] or "B"])
+        """`8KiB`, `16MiB`, `1MB`, or a number of bytes. At most 1024 GiB."""
+        if isinstance(value, int) and not isinstance(value, bool):
+            size: float = value
+        else:
+            match = _NUMBER.fullmatch(value) if isinstance(value, str) else None
+            if match is None or (match[2] or "B") not in _BYTES:
+                raise ValueError("expected a size such as 8KiB or 16MiB")
+            size = float(match[1]) * _BYTES[match[2] or "B"]
+        if not 0 <= size <= _LARGEST:
+            raise ValueError("expected a size between zero and 1024GiB")
+        return cls(size)
 
     def __str__(self) -> str:
         for unit in ("GiB", "MiB", "KiB"):
@@ -80,28 +100,61 @@ class Rate(float):
             rate = float(count) / _SECONDS[unit] if slash and unit != "ms" else 0.0
         except (ValueError, KeyError):
             rate = 0.0
-        if not 0 < rate < float("inf"):
-            raise ValueError(f"expected a rate such as 1/s, 30/m or 1000/s, got {value!r}")
+        if not 0 < rate < math.inf:
+            raise ValueError("expected a rate such as 1/s, 30/m or 1000/s")
         return cls(rate)
 
     def __str__(self) -> str:
-        for unit, seconds in (("s", 1), ("m", 60), ("h", 3600)):
-            if (self * seconds) % 1 == 0:
-                return f"{int(self * seconds)}/{unit}"
+        for unit in ("s", "m", "h", "d"):
+            count = round(self * _SECONDS[unit], 9)  # 7/h is 7.000000000000001 without
+            if count >= 1 and count == int(count):
+                return f"{int(count)}/{unit}"
         return f"{float(self)}/s"
 
     def __repr__(self) -> str:
         return str(self)
 
 
-class Secret(str):
-    """A text that prints as `***`; `reveal()` gives it to the one who needs it."""
+class Address(NamedTuple):
+    """Where a service listens: a host (empty: every address of the machine) and a port (0: any free one)."""
 
-    __slots__ = ()
+    host: str
+    port: int
+
+    @classmethod
+    def parse(cls, text: str) -> Address:
+        """`127.0.0.1:8080`, `localhost:8080`, `[::1]:8080`, `:8080`."""
+        host, colon, port = text.rpartition(":")
+        bracketed = host.startswith("[") and host.endswith("]")
+        host = host[1:-1] if bracketed else host
+        plain = not re.search(r"[\s/@\[\]]", host) and bracketed == (":" in host)
+        if not (colon and plain and _PORT.fullmatch(port) and int(port) < 65536):
+            raise ValueError("expected address:port such as 127.0.0.1:8080 or [::1]:8080")
+        return cls(host, int(port))
+
+    @property
+    def loopback(self) -> bool:
+        """Reached from this machine only. A name other than localhost counts as reached from elsewhere."""
+        try:
+            return ipaddress.ip_address(self.host).is_loopback
+        except ValueError:
+            return self.host == "localhost"
+
+
+class Secret:
+    """A text that prints as `***`; `reveal()` gives it to the one who needs it.
+
+    Not a `str`, so that joining, slicing, `+`, and every JSON encoder fail with it instead of showing it.
+    """
+
+    __slots__ = ("_text",)
+
+    def __init__(self, text: str) -> None:
+        self._text = text
 
     def reveal(self) -> str:
         """The text itself, for a signature or a comparison, never for a log line."""
-        return str.__str__(self)
+        return self._text
 
     def __str__(self) -> str:
         return "***"
@@ -109,5 +162,18 @@ class Secret(str):
     def __repr__(self) -> str:
         return "'***'"
 
-    def __format__(self, spec: str) -> str:
-        return "***"
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Secret) and other._text == self._text
+
+    def __hash__(self) -> int:
+        return hash((Secret, self._text))
+
+    def __bool__(self) -> bool:
+        return bool(self._text)
+
+
+def mask(url: str) -> str:
+    """The URL with its password as `***`, for people: `redis://user:***@host:6379/0`. Rather too much than
+    too little, since a password with a slash in it is not a well-formed URL."""
+    masked = re.sub(r"(//[^:/?#]*:).*@", r"\1***@", url)
+    return re.sub(r"([?&]password=)[^&]*", r"\1***", masked)
