@@ -51,8 +51,8 @@ def client(redis: settings.Redis, *, connections: int = 32, blocking: float = 0.
     `blocking` is the longest BLOCK, in seconds, of a command sent through it: the socket's timeout lies
     above it, so that waiting in vain is no error.
     """
-    return Redis(
-        connection_pool=BlockingConnectionPool.from_url(
+    return Redis.from_pool(
+        BlockingConnectionPool.from_url(
             redis.url,
             max_connections=connections,
             timeout=redis.timeout,

@@ -1,0 +1,1 @@
+"""Real servers, a receiver with scripted answers, a proxy that loses replies, processes."""
