@@ -1,0 +1,63 @@
+"""What follows from an attempt: takes its Outcome and the destination's policy, returns a Decision.
+
+Stands between deliver and settle. Pure: time and randomness are handed in. Raises nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import assert_never
+
+from common.outcomes import Dead, Decision, Delivered, Later, Outcome, OutcomeKind, Reason
+from common.policy import Policy
+
+_RETRY_AFTER_LEAST = 1.0  # seconds
+
+
+def decide(
+    outcome: Outcome,
+    attempt: int,
+    first_at: int,
+    now: int,
+    policy: Policy,
+    retry_after_cap: float,
+    random: Callable[[], float],
+) -> Decision:
+    """Deliver, wait or give up.
+
+    `attempt` is the number of the attempt that was made, 1 for the first; `first_at` and `now` are ms,
+    `retry_after_cap` seconds, `random` gives numbers in [0, 1).
+    """
+    wait = random() * policy.ceiling(attempt)
+    match outcome.kind:
+        case OutcomeKind.DELIVERED:
+            return Delivered(outcome.status)
+        case OutcomeKind.REJECTED:
+            return _dead(Reason.REJECTED, outcome)
+        case OutcomeKind.RENDER:
+            return _dead(Reason.RENDER, outcome)
+        case OutcomeKind.GONE:
+            last = Reason.REJECTED
+        case OutcomeKind.REFUSED:
+            last = Reason.REFUSED
+        case OutcomeKind.FAILED | OutcomeKind.TIMEOUT | OutcomeKind.CONNECTION:
+            last = Reason.ATTEMPTS
+        case OutcomeKind.THROTTLED:
+            last = Reason.ATTEMPTS
+            wait += asked_for(outcome.retry_after, retry_after_cap)
+        case _:
+            assert_never(outcome.kind)
+    if attempt >= policy.attempts:
+        return _dead(last, outcome)
+    if now + wait * 1000 > first_at + policy.max_age.ms:
+        return _dead(Reason.MAX_AGE, outcome)
+    return Later(wait, spends=True, status=outcome.status, error=outcome.error)
+
+
+def asked_for(retry_after: float | None, cap: float) -> float:
+    """Seconds that a destination asked for, within 1 s and the cap; 0 when it did not."""
+    return 0.0 if retry_after is None else min(cap, max(_RETRY_AFTER_LEAST, retry_after))
+
+
+def _dead(reason: Reason, outcome: Outcome) -> Dead:
+    return Dead(reason, outcome.status, outcome.error)

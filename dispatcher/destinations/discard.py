@@ -1,0 +1,25 @@
+"""Takes every delivery and keeps none: for measuring, and for routes that are meant to end."""
+
+from __future__ import annotations
+
+from common.outcomes import Outcome, OutcomeKind
+from common.settings import Destination
+from dispatcher.destinations.base import Delivery
+
+_DELIVERED = Outcome(OutcomeKind.DELIVERED)
+
+
+class Discard:
+    """The destination that always says yes."""
+
+    def deliver(self, delivery: Delivery) -> Outcome:
+        """Delivered, always the same value."""
+        return _DELIVERED
+
+    async def close(self) -> None:
+        """Nothing to let go of."""
+
+
+def make(destination: Destination) -> Discard:
+    """The destination; it has no settings of its own."""
+    return Discard()

@@ -1,0 +1,91 @@
+"""The body of a delivery: what a webhook posts and stdout prints, when there is no template.
+
+Takes a Delivery, returns the structs of `{"type", "timestamp", "data"}` or their JSON. Pure. A delivery gives
+the same bytes each time, but for `attempt`. Raises one of RENDER_FAULTS for what JSON or a date can't hold.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+import msgspec
+from msgspec import Struct
+
+from common.alert import Status
+from dispatcher.destinations.base import Delivery
+
+# Lone surrogates, integers beyond 64 bits, years beyond 9999.
+RENDER_FAULTS = (UnicodeEncodeError, OverflowError, msgspec.MsgspecError)
+
+_EPOCH = datetime(1970, 1, 1)  # naive: isoformat of an aware one ends in +00:00 instead of Z
+_TYPES = {Status.FIRING: "alert.firing", Status.RESOLVED: "alert.resolved"}
+
+
+class Data(Struct):
+    """The alert as a receiver sees it; times are RFC 3339, what is absent is null."""
+
+    key: str
+    incident: str
+    host: str
+    name: str
+    severity: str | None
+    status: Status
+    summary: str | None
+    value: int | float | None
+    labels: dict[str, str]
+    annotations: dict[str, str]
+    url: str | None
+    starts_at: str | None
+    ends_at: str | None
+    timestamp: str
+    attempt: int
+    source: str
+
+
+class Event(Struct):
+    """A Standard Webhooks payload; `timestamp` is when the event occurred."""
+
+    type: str
+    timestamp: str
+    data: Data
+
+
+def rfc3339(ms: int) -> str:
+    """`2026-11-29T17:42:00.000Z` for milliseconds since the epoch. Raises OverflowError outside 1..9999."""
+    return (_EPOCH + timedelta(milliseconds=ms)).isoformat(timespec="milliseconds") + "Z"
+
+
+def event(delivery: Delivery) -> Event:
+    """The payload of one delivery."""
+    alert = delivery.alert
+    occurred = rfc3339(alert.timestamp)
+    return Event(
+        _TYPES[alert.status],
+        occurred,
+        Data(
+            key=delivery.key,
+            incident=alert.incident,
+            host=alert.host,
+            name=alert.name,
+            severity=alert.severity,
+            status=alert.status,
+            summary=alert.summary,
+            value=alert.value,
+            labels=alert.labels,
+            annotations=alert.annotations,
+            url=alert.url,
+            starts_at=None if alert.starts_at is None else rfc3339(alert.starts_at),
+            ends_at=None if alert.ends_at is None else rfc3339(alert.ends_at),
+            timestamp=occurred,
+            attempt=delivery.attempt,
+            source=alert.source,
+        ),
+    )
+
+
+_encode = msgspec.json.Encoder().encode
+
+
+def body(delivery: Delivery) -> bytes:
+    """The payload as JSON."""
+    return _encode(event(delivery))
