@@ -6,6 +6,7 @@ ends here as a ConfigError with one fault; names given twice are reported and re
 
 from __future__ import annotations
 
+import re
 from pathlib import Path as FilePath
 from typing import TypeAlias
 
@@ -19,6 +20,7 @@ _TAG = "tag:yaml.org,2002:"
 _SCALARS = {_TAG + name for name in ("null", "bool", "int", "float")}
 _TEXTS = {_TAG + name for name in ("str", "timestamp", "value")}
 _DEEPEST = 20
+_ANOTHER = "--config or REDISPATCH_CONFIG names another file"
 
 
 class Node(Struct):
@@ -31,6 +33,11 @@ class Node(Struct):
     loose: bool = False
     hidden: bool = False
 
+    @property
+    def names(self) -> dict[str, Node]:
+        """The children by name; empty for what is no mapping."""
+        return self.value if isinstance(self.value, dict) else {}
+
 
 def read(report: Report) -> Node:
     """The root of `report.file`."""
@@ -38,7 +45,7 @@ def read(report: Report) -> Node:
         loader = yaml.SafeLoader(FilePath(report.file).read_bytes())
         composed = loader.get_single_node()
     except OSError as fault:
-        raise _single(report.file, f"can't be read: {fault.strerror or fault}") from None
+        raise _single(report.file, f"can't be read: {fault.strerror or fault}; {_ANOTHER}") from None
     except RecursionError:
         raise _single(report.file, "is nested too deeply") from None
     except yaml.YAMLError as fault:
@@ -58,6 +65,9 @@ def _single(place: str, message: str) -> ConfigError:
 def _broken(file: str, fault: yaml.YAMLError) -> ConfigError:
     mark = getattr(fault, "problem_mark", None)
     problem = getattr(fault, "problem", None) or getattr(fault, "reason", None) or "can't be read"
+    problem = re.sub(
+        r"(alias|anchor|tag handle) .*", r"\1", problem
+    )  # a secret without quotes may look like one
     place = file if mark is None else f"{file}:{mark.line + 1}"
     return _single(place, f"is not YAML: {problem}" + (f", column {mark.column + 1}" if mark else ""))
 
@@ -117,6 +127,6 @@ class _Reader:
                 raise ValueError
             value: Scalar = self.loader.construct_object(composed)
         except (ValueError, yaml.YAMLError):
-            self.report.fault(path, f"can't be read as {composed.tag.removeprefix(_TAG)}")
+            self.report.fault(path, "has a YAML tag that is not known here, or does not fit it")
             return None
         return value

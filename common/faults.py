@@ -84,7 +84,12 @@ def dotted(path: Path) -> str:
     return "".join(parts).removeprefix(".")
 
 
+def closest(word: str, known: Iterable[str]) -> str | None:
+    """The known word that was probably meant."""
+    return next(iter(difflib.get_close_matches(word, list(known), n=1)), None)
+
+
 def suggestion(word: str, known: Iterable[str]) -> str:
     """`; did you mean url?`, or nothing when nothing is close."""
-    close = difflib.get_close_matches(word, list(known), n=1, cutoff=0.6)
-    return f"; did you mean {close[0]}?" if close else ""
+    close = closest(word, known)
+    return f"; did you mean {close}?" if close else ""

@@ -170,10 +170,3 @@ class Secret:
 
     def __bool__(self) -> bool:
         return bool(self._text)
-
-
-def mask(url: str) -> str:
-    """The URL with its password as `***`, for people: `redis://user:***@host:6379/0`. Rather too much than
-    too little, since a password with a slash in it is not a well-formed URL."""
-    masked = re.sub(r"(//[^:/?#]*:).*@", r"\1***@", url)
-    return re.sub(r"([?&]password=)[^&]*", r"\1***", masked)

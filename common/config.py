@@ -1,0 +1,51 @@
+"""The configuration: read, filled in from the environment, converted, checked; all faults at once.
+
+Takes the path of a YAML file; returns frozen `Settings`. Raises ConfigError, each of whose faults names its
+place.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import cast
+
+from msgspec import Struct, inspect
+
+from common import cross_checks, not_yet, references
+from common.convert import convert
+from common.document import read
+from common.faults import ConfigError, Fault, Report
+from common.settings import Settings
+
+__all__ = ["ConfigError", "Fault", "Loaded", "load", "load_with_places"]
+
+DEFAULT = "redispatch.yaml"
+
+
+class Loaded(Struct, frozen=True):
+    """Settings, and the report that knows where each of them stands."""
+
+    settings: Settings
+    report: Report
+
+
+def load(path: str | None, environ: Mapping[str, str] | None = None) -> Settings:
+    """The settings of `path`, or of $REDISPATCH_CONFIG, or of ./redispatch.yaml. Raises ConfigError."""
+    return load_with_places(path, environ).settings
+
+
+def load_with_places(path: str | None, environ: Mapping[str, str] | None = None) -> Loaded:
+    """Like `load`, for whoever has something to say about the settings. Raises ConfigError."""
+    environ = os.environ if environ is None else environ
+    report = Report(path or environ.get("REDISPATCH_CONFIG") or DEFAULT)
+    schema = cast(inspect.StructType, inspect.type_info(Settings))
+    root = read(report)
+    references.override(root, environ, schema, report)
+    references.expand(root, environ, (), report)
+    not_yet.take_out_sections(root, report)
+    settings = cast(Settings, convert(schema, root, (), report))
+    not_yet.refuse(settings, root, report)
+    cross_checks.check(settings, report)
+    report.end()
+    return Loaded(settings, report)

@@ -1,0 +1,179 @@
+"""Last step of loading: what a field's type can't tell, and what fields say of each other.
+
+Takes the settings and adds to the report; what `convert.py` found faulty has a stand-in here, and a second
+fault at the same place is dropped by the report.
+"""
+
+from __future__ import annotations
+
+import re
+import string
+from collections.abc import Iterable, Sequence
+from urllib.parse import urlsplit
+
+from common import not_yet
+from common.condition import Condition
+from common.faults import Path, Report, suggestion
+from common.policy import retry_policy
+from common.settings import Destination, Rule, Settings
+from common.units import Address, Duration
+from common.webhook_parts import header_fault, secret_fault, url_fault
+
+RESERVED = "readings"  # {<namespace>:readings}: holds the readings
+_REDIS_SCHEMES = ("redis", "rediss", "unix")
+
+
+def check(settings: Settings, report: Report) -> None:
+    """Report everything that does not fit together."""
+    _redis(settings, report)
+    _listening(settings, report)
+    _times(settings, report)
+    _sizes(settings, report)
+    _unique("rules", [rule.name for rule in settings.rules], report)
+    _unique("destinations", [destination.name for destination in settings.destinations], report)
+    for index, rule in enumerate(settings.rules):
+        _rule(rule, ("rules", index), report)
+    for index, destination in enumerate(settings.destinations):
+        _destination(destination, ("destinations", index), report)
+    _routes(settings, report)
+
+
+def _redis(settings: Settings, report: Report) -> None:
+    path = ("redis", "url")
+    try:
+        parts = urlsplit(settings.redis.url)
+        port = parts.port
+    except ValueError:
+        report.fault(path, "can't be read as a URL such as redis://127.0.0.1:6379/0")
+        return
+    if parts.scheme not in _REDIS_SCHEMES:
+        report.fault(path, "expected redis://, rediss:// or unix://")
+    elif parts.scheme == "unix":
+        if not parts.path.strip("/"):
+            report.fault(path, "expected the path of a socket, such as unix:///run/redis.sock")
+    elif not parts.hostname or port == 0 or not re.fullmatch(r"(/[0-9]*)?", parts.path):
+        report.fault(path, "expected host, port and database, such as redis://127.0.0.1:6379/0")
+
+
+def _listening(settings: Settings, report: Report) -> None:
+    for section in ("ingest", "dispatcher", "console"):
+        try:
+            Address.parse(getattr(settings, section).listen)
+        except ValueError as fault:
+            report.fault((section, "listen"), str(fault))
+            continue
+    ingest, path = settings.ingest, ("ingest", "listen")
+    if report.faulty(path) or settings.tokens or ingest.allow_anonymous:
+        return
+    if not Address.parse(ingest.listen).loopback:
+        report.fault(
+            path,
+            "anybody who reaches this address may send alerts: "
+            "listen on 127.0.0.1, or set ingest.allow_anonymous if that is meant",
+        )
+
+
+def _times(settings: Settings, report: Report) -> None:
+    for section, names in {
+        "redis": ("timeout",),
+        "ingest": ("durability_timeout",),
+        "dispatcher": ("visibility_timeout",),
+        "dedupe": ("window", "remember", "repeat_interval"),
+    }.items():
+        _above_zero(getattr(settings, section), names, (section,), report)
+    dedupe = settings.dedupe
+    for name in ("window", "repeat_interval"):
+        if dedupe.remember < getattr(dedupe, name):
+            report.fault(
+                ("dedupe", name),
+                f"is longer than dedupe.remember ({dedupe.remember}): "
+                "repeats would be forgotten, and sent again",
+            )
+
+
+def _above_zero(section: object, names: Iterable[str], path: Path, report: Report) -> None:
+    for name in names:
+        value: Duration | None = getattr(section, name)
+        if value is not None and value.ms < 1:
+            report.fault((*path, name), "expected at least 1ms")
+
+
+def _sizes(settings: Settings, report: Report) -> None:
+    ingest = settings.ingest
+    for name in ("max_body", "max_alert"):
+        if getattr(ingest, name) < 1:
+            report.fault(("ingest", name), "expected at least 1 byte")
+    if ingest.max_alert > ingest.max_body:
+        report.fault(("ingest", "max_alert"), f"is larger than ingest.max_body ({ingest.max_body})")
+
+
+def _unique(section: str, names: Sequence[str], report: Report) -> None:
+    for index, name in enumerate(names):
+        if name and name in names[:index]:
+            report.fault(
+                (section, index, "name"), f"{name} is the name of {section}[{names.index(name)}], too"
+            )
+
+
+def _rule(rule: Rule, path: Path, report: Report) -> None:
+    conditions = []
+    for name, text in (("when", rule.when), ("clear", rule.clear)):
+        try:
+            conditions += [Condition.parse(text)] if text is not None else []
+        except ValueError as fault:
+            report.fault((*path, name), str(fault))
+    if len(conditions) == 2 and conditions[0].overlaps(conditions[1]):
+        report.fault((*path, "clear"), f"a value could fulfil both clear and when ({rule.when})")
+    try:
+        list(string.Formatter().parse(rule.summary or ""))
+    except ValueError as fault:
+        report.fault((*path, "summary"), f"{fault}; a plain brace is written {{{{ or }}}}")
+
+
+def _destination(destination: Destination, path: Path, report: Report) -> None:
+    if destination.name == RESERVED:
+        report.fault((*path, "name"), f"{RESERVED} is reserved for the stream of readings")
+    known = (*not_yet.AVAILABLE, *not_yet.LATER)
+    if destination.type not in known:
+        close = suggestion(destination.type, known)
+        report.fault((*path, "type"), f"is unknown{close} ({', '.join(known)} are known)")
+    if destination.type == "webhook":
+        _webhook(destination, path, report)
+    _above_zero(destination, ("timeout",), path, report)
+    _above_zero(destination.retry, ("base", "cap", "max_age"), (*path, "retry"), report)
+    if destination.retry_after_cap < 1:
+        report.fault((*path, "retry_after_cap"), "expected at least 1s")
+    policy = retry_policy(destination)
+    if policy.base > policy.cap:
+        preset = f"what is not given comes from the preset {destination.retry.preset}"
+        report.fault(
+            (*path, "retry"),
+            f"base ({Duration(policy.base)}) is longer than cap ({Duration(policy.cap)}); {preset}",
+        )
+
+
+def _webhook(destination: Destination, path: Path, report: Report) -> None:
+    if destination.url is None:
+        report.fault((*path, "url"), "is missing; a webhook needs one")
+    else:
+        _add((*path, "url"), url_fault(destination.url), report)
+    for index, secret in enumerate(destination.secrets):
+        _add((*path, "secrets", index), secret_fault(secret), report)
+    for name, value in destination.headers.items():
+        _add((*path, "headers", name), header_fault(name, value), report)
+
+
+def _add(path: Path, fault: str | None, report: Report) -> None:
+    if fault is not None:
+        report.fault(path, fault)
+
+
+def _routes(settings: Settings, report: Report) -> None:
+    known = [destination.name for destination in settings.destinations]
+    for index, route in enumerate(settings.routes):
+        for place, name in enumerate(route.to):
+            if name not in known:
+                report.fault(
+                    ("routes", index, "to", place),
+                    f"no destination is called {name}{suggestion(name, known)}",
+                )

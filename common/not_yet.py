@@ -1,0 +1,42 @@
+"""What the schema knows and this version does not do: refused, since a setting without effect is a trap.
+
+Takes the settings and what the file gave; reports `is not available yet`. Shrinks as things are built.
+"""
+
+from __future__ import annotations
+
+from common.document import Node
+from common.faults import Path, Report
+from common.settings import Settings
+
+AVAILABLE = ("webhook", "stdout", "discard")
+LATER = ("slack", "pagerduty", "summary", "apprise")
+_FIELDS = ("rate", "breaker", "batch", "template", "model", "then")
+_SCHEMES = ("redis+sentinel", "rediss+sentinel", "redis+cluster", "rediss+cluster")
+_TEXT = "is not available yet"
+
+
+def take_out_sections(root: Node, report: Report) -> None:
+    """Report sections that are to come and that the schema has no shape for; take them out of the tree."""
+    if root.names.pop("hooks", None) is not None:
+        report.fault(("hooks",), _TEXT)
+
+
+def refuse(settings: Settings, root: Node, report: Report) -> None:
+    """Report settings that are to come."""
+    if "objects" in root.names:
+        report.fault(("objects",), _TEXT)
+    if settings.tokens:
+        report.fault(("tokens",), _TEXT)
+    if settings.ingest.workers > 1:
+        report.fault(("ingest", "workers"), f"more than 1 {_TEXT}; start more processes instead")
+    scheme = settings.redis.url.partition("://")[0]
+    if scheme in _SCHEMES:
+        report.fault(("redis", "url"), f"{scheme}:// {_TEXT}")
+    for index, destination in enumerate(settings.destinations):
+        path: Path = ("destinations", index)
+        if destination.type in LATER:
+            report.fault((*path, "type"), f"{destination.type} {_TEXT}; {', '.join(AVAILABLE)} are")
+        for name in _FIELDS:
+            if getattr(destination, name) not in (None, []):
+                report.fault((*path, name), _TEXT)

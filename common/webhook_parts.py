@@ -1,0 +1,62 @@
+"""What a webhook's URL, secrets and headers must be like. Pure; returns what is wrong, never the secret."""
+
+from __future__ import annotations
+
+import binascii
+import re
+from base64 import b64decode
+from urllib.parse import urlsplit
+
+from common.units import Secret
+
+_HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+# Ours or the connection's; who could set them could break the framing or the signature.
+_OURS = {"webhook-id", "webhook-timestamp", "webhook-signature", "content-length", "content-encoding"}
+_OURS |= {
+    "transfer-encoding",
+    "connection",
+    "keep-alive",
+    "accept-encoding",
+    "expect",
+    "te",
+    "trailer",
+    "upgrade",
+}
+
+
+def url_fault(url: Secret) -> str | None:
+    """http or https, a host, a port that is one, and nothing that has to be escaped first."""
+    text = url.reveal()
+    try:
+        parts = urlsplit(text)
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        return "can't be read as a URL"
+    if not text.isprintable() or " " in text:
+        return "holds a space, a line break or another character that a URL can't hold"
+    if parts.scheme not in ("http", "https") or not host or port == 0:
+        return "expected http://host/... or https://host/..."
+    return None
+
+
+def secret_fault(secret: Secret) -> str | None:
+    """What follows `whsec_` is base64 and not empty; a secret without `whsec_` is any text."""
+    text = secret.reveal()
+    if not text.startswith("whsec_"):
+        return None
+    try:
+        key = b64decode(text.removeprefix("whsec_"), validate=True)
+    except (binascii.Error, ValueError):
+        return "what follows whsec_ is not base64"
+    return None if key else "nothing follows whsec_"
+
+
+def header_fault(name: str, value: Secret) -> str | None:
+    """A header's name, not one that redispatch sets, and a value on one line."""
+    if not _HEADER.fullmatch(name):
+        return "is no name of a header"
+    if name.lower() in _OURS:
+        return "is set by redispatch"
+    if any(character != "\t" and not character.isprintable() for character in value.reveal()):
+        return "holds a line break or another control character"
+    return None
