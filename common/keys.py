@@ -22,12 +22,15 @@ def stream(namespace: str, destination: str) -> str:
 
 
 def retry(namespace: str, destination: str) -> str:
-    """sorted set: deliveries that wait, by due time in ms. Written by settle, reclaim; read by take. No TTL."""
+    """sorted set: deliveries that wait, by due time in ms. Written by settle; read by take. No TTL."""
     return tag(namespace, destination) + "retry"
 
 
 def record(namespace: str, destination: str, key: str) -> str:
-    """string: a delivery's state and receipt. Written by append, claim, settle; read by them. TTL max_age + remember."""
+    """string: a delivery's state and receipt. Written by append, claim, settle; read by them.
+
+    TTL max_age + remember.
+    """
     return f"{tag(namespace, destination)}record:{key}"
 
 
@@ -47,7 +50,10 @@ def ledger(namespace: str, destination: str) -> str:
 
 
 def resolved(namespace: str, destination: str, incident: str) -> str:
-    """string: event time in ms of the last resolution settled. Written by settle; read by claim. TTL remember."""
+    """string: event time in ms of the last resolution settled. Written by settle; read by claim.
+
+    TTL remember.
+    """
     return f"{tag(namespace, destination)}resolved:{incident}"
 
 
@@ -69,3 +75,26 @@ def readings(namespace: str) -> str:
 def rule(namespace: str, incident: str) -> str:
     """hash: episodes of a rule with `clear`. Written and read by evaluate. TTL remember."""
     return f"{{{namespace}:readings}}:rule:{incident}"
+
+
+class Destination:
+    """The keys of one destination, made once."""
+
+    __slots__ = ("_record", "_resolved", "dead", "gate", "ledger", "retry", "stream")
+
+    def __init__(self, namespace: str, name: str) -> None:
+        self.stream = stream(namespace, name)
+        self.retry = retry(namespace, name)
+        self.dead = dead(namespace, name)
+        self.gate = gate(namespace, name)
+        self.ledger = ledger(namespace, name)
+        self._record = record(namespace, name, "")
+        self._resolved = resolved(namespace, name, "")
+
+    def record(self, key: str) -> str:
+        """The record of one key."""
+        return self._record + key
+
+    def resolved(self, incident: str) -> str:
+        """The last resolution of one incident."""
+        return self._resolved + incident

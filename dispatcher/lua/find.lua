@@ -1,0 +1,31 @@
+#!lua flags=allow-oom
+-- find: takes entries that were handed out once and are pending under nobody (after XGROUP DELCONSUMER).
+--
+-- KEYS  1 stream
+-- ARGV  1 group, 2 consumer, 3 how many to look at, 4 id to start from ("-" for the first)
+-- Returns { id to start the next round from, { { id, { field, value, ... }, delivery count }, ... } }
+-- Raises NOGROUP.
+local stream, group, consumer, most, start = KEYS[1], ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4]
+
+local function last_delivered()
+  if redis.call('EXISTS', stream) == 0 then return nil end
+  for _, flat in ipairs(redis.call('XINFO', 'GROUPS', stream)) do
+    local info = {}
+    for i = 1, #flat, 2 do info[flat[i]] = flat[i + 1] end
+    if info.name == group then return info['last-delivered-id'] end
+  end
+  return nil
+end
+
+local last = last_delivered()
+if not last then return { '-', {} } end
+local taken = {}
+local entries = redis.call('XRANGE', stream, start, last, 'COUNT', most)
+for _, entry in ipairs(entries) do
+  local id = entry[1]
+  if #redis.call('XPENDING', stream, group, id, id, 1) == 0 then
+    local claimed = redis.call('XCLAIM', stream, group, consumer, 0, id, 'FORCE')[1]
+    taken[#taken + 1] = { id, claimed[2], redis.call('XPENDING', stream, group, id, id, 1)[1][4] }
+  end
+end
+return { #entries == most and '(' .. entries[#entries][1] or '-', taken }

@@ -1,0 +1,69 @@
+#!lua
+-- append: puts alerts into the streams of their destinations, once per key.
+--
+-- KEYS  per destination: stream, retry, dead, ledger, then one record per alert of its
+-- ARGV  1 number of alerts A, 2 number of destinations D, 3 "1" when a duplicate must write too (fsync)
+--       A times: key, content hash, alert
+--       D times: max_depth, max_dead, TTL of records in ms, number of alerts N, then N times the alert's place in 1..A
+-- Returns one integer per destination and alert, in the order of the records:
+--       1 queued, 2 dead letter since the queue is full, 3 no room at all: nothing was stored,
+--       4 duplicate, 5 duplicate of a delivery that is a dead letter; plus 10 when the content differs
+-- Without allow-oom: at maxmemory it is refused as a whole.
+local alerts, destinations, rewrite = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3] == '1'
+local time = redis.call('TIME')
+local now = string.format('%.0f', time[1] * 1000 + math.floor(time[2] / 1000))
+local k, a, codes = 1, 4 + 3 * alerts, {}
+
+-- The ledger is short of a delivery exactly when one vanished and nobody has booked it yet. `fresh` is what this
+-- call has put into the queue and not yet booked as accepted.
+local function book_lost(stream, retry, ledger, fresh)
+  local l = redis.call('HMGET', ledger, 'accepted', 'replayed', 'delivered', 'duplicate', 'superseded', 'died', 'lost')
+  for i = 1, 7 do l[i] = tonumber(l[i] or 0) end
+  local depth = redis.call('XLEN', stream) + redis.call('ZCARD', retry)
+  if l[1] + l[2] + fresh > l[3] + l[4] + l[5] + l[6] + l[7] + depth then redis.call('HINCRBY', ledger, 'lost', 1) end
+end
+
+for _ = 1, destinations do
+  local stream, retry, dead, ledger = KEYS[k], KEYS[k + 1], KEYS[k + 2], KEYS[k + 3]
+  local max_depth, max_dead, ttl, count = tonumber(ARGV[a]), tonumber(ARGV[a + 1]), ARGV[a + 2], tonumber(ARGV[a + 3])
+  local depth = redis.call('XLEN', stream) + redis.call('ZCARD', retry)
+  local letters = redis.call('XLEN', dead)
+  local accepted, died = 0, 0
+  for n = 1, count do
+    local record, place = KEYS[k + 3 + n], 4 + 3 * (tonumber(ARGV[a + 3 + n]) - 1)
+    local key, content, alert = ARGV[place], ARGV[place + 1], ARGV[place + 2]
+    local code = nil
+    local known = redis.call('GET', record)
+    if known then
+      local state, id, rest = string.match(known, '^(%S+) (%S+) (.*)$')
+      local was = string.match(rest, '^%S+ %S+ %S+ %S+ %S+ %S+ %S+ (%S+)')
+      local open = state == 'queued' or state == 'in_flight'
+      if open and #redis.call('XRANGE', stream, id, id) == 0 then
+        book_lost(stream, retry, ledger, accepted - died)
+      else
+        code = (state == 'dead' and 5 or 4) + (was ~= '-' and was ~= content and 10 or 0)
+        if rewrite then redis.call('PEXPIREAT', record, redis.call('PEXPIRETIME', record)) end
+      end
+    end
+    if not code then
+      local tail = ' - 0 - ' .. now .. ' ' .. now .. ' 0 ' .. content .. ' '
+      if depth < max_depth then
+        local id = redis.call('XADD', stream, '*', 'key', key, 'alert', alert, 'attempt', '0', 'first_at', now)
+        accepted, depth, code = accepted + 1, depth + 1, 1
+        redis.call('SET', record, 'queued ' .. id .. ' 0' .. tail, 'PX', ttl)
+      elseif letters < max_dead then
+        local id = redis.call('XADD', dead, '*', 'key', key, 'reason', 'queue_full', 'error', '', 'status', '',
+          'attempts', '0', 'deliveries', '0', 'first_at', now, 'died_at', now, 'alert', alert)
+        accepted, died, letters, code = accepted + 1, died + 1, letters + 1, 2
+        redis.call('SET', record, 'dead ' .. id .. ' 0' .. tail .. 'queue_full', 'PX', ttl)
+      else
+        code = 3
+      end
+    end
+    codes[#codes + 1] = code
+  end
+  if accepted > 0 then redis.call('HINCRBY', ledger, 'accepted', accepted) end
+  if died > 0 then redis.call('HINCRBY', ledger, 'died', died) end
+  k, a = k + 4 + count, a + 4 + count
+end
+return codes

@@ -1,0 +1,115 @@
+#!lua
+-- observe: which episode of its incident an event belongs to. Idempotent by event time: what an event was
+-- told once it is told again, and an event older than what is known changes nothing.
+--
+-- KEYS  one incident per event (the same one may come several times)
+-- ARGV  1 dedupe.window in ms, 2 TTL in ms, then six per event:
+--       status "firing" or "resolved"; "window" or "episode" (which starts its key is made from);
+--       event time in ms; start of the episode in ms, or ""; severity as rank and escaped text ("3critical"),
+--       or "-"; destinations of a firing, joined by ",", or "-"
+-- Returns per event { time for the key, n, severity in the key, severity of the episode, destinations of its firing }
+--       n: resolutions of the incident, earlier than the event, in the same window; "-" for none
+--
+-- An incident is one string: status, start and last event time in ms, severity, destinations, and its latest
+-- closed episodes "start:end:n:severity", oldest first, joined by ",".
+local window, ttl = tonumber(ARGV[1]), ARGV[2]
+local KEEP = 16
+
+local function read(key)
+  local text = redis.call('GET', key)
+  local known = { status = 'none', start = 0, last = -1, severity = '-', destinations = '-', past = {} }
+  if not text then return known end
+  local status, start, last, severity, destinations, past =
+    string.match(text, '^(%S+) (%S+) (%S+) (%S+) (%S+) (%S+)$')
+  known.status, known.start, known.last = status, tonumber(start), tonumber(last)
+  known.severity, known.destinations = severity, destinations
+  for from, to, n, told in string.gmatch(past, '([^:,]+):([^:,]+):([^:,]+):([^:,]+)') do
+    known.past[#known.past + 1] = { start = tonumber(from), stop = tonumber(to), n = tonumber(n), severity = told }
+  end
+  return known
+end
+
+local function write(key, known)
+  local past = {}
+  for i = math.max(1, #known.past - KEEP + 1), #known.past do
+    local e = known.past[i]
+    past[#past + 1] = string.format('%.0f:%.0f:%d:%s', e.start, e.stop, e.n, e.severity)
+  end
+  redis.call('SET', key, string.format('%s %.0f %.0f %s %s %s', known.status, known.start, known.last, known.severity,
+    known.destinations, #past > 0 and table.concat(past, ',') or '-'), 'PX', ttl)
+end
+
+local function resolutions_before(known, at)
+  for i = #known.past, 1, -1 do
+    local e = known.past[i]
+    if e.stop < at then
+      return math.floor(e.stop / window) == math.floor(at / window) and e.n + 1 or 0
+    end
+  end
+  return 0
+end
+
+local function higher(a, b)
+  if a == '-' then return b end
+  if b == '-' or string.byte(a) >= string.byte(b) then return a end
+  return b
+end
+
+local function join(a, b)
+  if a == '-' then return b end
+  local seen = ',' .. a .. ','
+  for name in string.gmatch(b, '[^,]+') do
+    if name ~= '-' and not string.find(seen, ',' .. name .. ',', 1, true) then seen = seen .. name .. ',' end
+  end
+  return string.sub(seen, 2, -2)
+end
+
+-- A firing opens an episode, or belongs to the open one, or is too old to say anything.
+local function fire(known, at, severity, destinations)
+  local news = at > known.last
+  if news and known.status ~= 'firing' then
+    known.status, known.start, known.last = 'firing', at, at
+    known.severity, known.destinations = severity, destinations
+    return true
+  end
+  if known.status ~= 'firing' or at < known.start then return false end
+  local rank, all = higher(known.severity, severity), join(known.destinations, destinations)
+  local changed = news or rank ~= known.severity or all ~= known.destinations
+  known.last, known.severity, known.destinations = math.max(at, known.last), rank, all
+  return changed
+end
+
+-- A resolution closes the open episode, or repeats the one that closed it, or is the first that is heard of it.
+local function resolve(known, at, severity)
+  local open = known.status == 'firing' and known.start <= at
+  if not open then
+    for i = #known.past, 1, -1 do
+      if known.past[i].start <= at then return false, known.past[i] end
+    end
+  end
+  local episode = { start = open and known.start or 0, stop = at, n = resolutions_before(known, at), severity = severity }
+  if at < known.last then return false, episode end
+  known.past[#known.past + 1] = episode
+  known.status, known.last = 'resolved', at
+  return true, episode
+end
+
+local answers, a = {}, 3
+for i = 1, #KEYS do
+  local status, form, at, start = ARGV[a], ARGV[a + 1], tonumber(ARGV[a + 2]), tonumber(ARGV[a + 3])
+  local severity, destinations = ARGV[a + 4], ARGV[a + 5]
+  local known = read(KEYS[i])
+  local changed, episode
+  if status == 'firing' then
+    changed = fire(known, at, severity, destinations)
+    episode = { stop = at, n = form == 'window' and resolutions_before(known, at) or 0, severity = severity }
+  else
+    changed, episode = resolve(known, at, severity)
+  end
+  if changed then write(KEYS[i], known) end
+  local text = function(ranked) return ranked == '-' and '-' or string.sub(ranked, 2) end
+  answers[i] = { string.format('%.0f', form == 'episode' and start or episode.stop), episode.n, text(episode.severity),
+    text(known.severity), known.destinations }
+  a = a + 6
+end
+return answers

@@ -1,0 +1,115 @@
+"""Which episode of its incident an event belongs to, and so its key; before routing.
+
+Takes events; returns alerts with key, severity and the destinations that their incident adds, asked and
+changed in Redis by one script call (one per slot in a Cluster). Raises what redis-py raises.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import TypeAlias
+
+from msgspec import Struct
+from msgspec.structs import replace
+from redis.asyncio import Redis
+
+from common import keys
+from common.alert import Alert, Status
+from common.scripts import Argument, Script
+from common.settings import Settings
+from ingest.event import Event
+from ingest.identity import episode_key, escape, window_key
+from ingest.route import Router
+
+RANKS = {"info": 1, "warning": 2, "error": 3, "critical": 4}  # others rank as warning
+_script = Script("ingest", "observe")
+_Answer: TypeAlias = tuple[bytes, int, bytes, bytes, bytes]
+
+
+class Routed(Struct, frozen=True):
+    """An alert with its key, and where it goes."""
+
+    alert: Alert
+    destinations: tuple[str, ...]
+
+
+class Observer:
+    """Keeps what is known of incidents; any number of replicas agree, since the script is the only writer."""
+
+    def __init__(self, redis: Redis, settings: Settings, router: Router, *, cluster: bool) -> None:
+        self._redis = redis
+        self._namespace = settings.redis.namespace
+        self._window = settings.dedupe.window.ms
+        self._remember = settings.dedupe.remember.ms
+        self._known = frozenset(destination.name for destination in settings.destinations)
+        self._router = router
+        self._cluster = cluster
+
+    async def observe(self, events: Sequence[Event]) -> list[Routed]:
+        """One `Routed` per event, in order."""
+        first = [self._router.destinations(event.alert) for event in events]
+        incidents = [keys.incident(self._namespace, event.alert.incident) for event in events]
+        asked = [_arguments(event.alert, to) for event, to in zip(events, first, strict=True)]
+        answers = await self._ask(incidents, asked)
+        return [
+            self._conclude(event, to, answer)
+            for event, to, answer in zip(events, first, answers, strict=True)
+        ]
+
+    async def _ask(self, incidents: list[str], asked: list[list[Argument]]) -> list[_Answer]:
+        answers: list[_Answer | None] = [None] * len(asked)
+        for places in self._slots(incidents):
+            args: list[Argument] = [self._window, self._remember]
+            for place in places:
+                args += asked[place]
+            replies = await _script(self._redis, [incidents[place] for place in places], args)
+            for place, reply in zip(places, replies, strict=True):
+                answers[place] = reply
+        return [answer for answer in answers if answer is not None]
+
+    def _slots(self, incidents: list[str]) -> list[list[int]]:
+        if not self._cluster:
+            return [list(range(len(incidents)))]
+        slots: dict[str, list[int]] = {}
+        for place, incident in enumerate(incidents):
+            slots.setdefault(incident.partition("}")[0], []).append(place)
+        return list(slots.values())
+
+    def _conclude(self, event: Event, first: tuple[str, ...], answer: _Answer) -> Routed:
+        at, n, told, severity, fired = answer
+        alert, resolved = event.alert, event.alert.status is Status.RESOLVED
+        if event.key is not None:
+            key = event.key
+        elif alert.starts_at is not None:
+            key = episode_key(alert.incident, int(at), resolved)
+        else:
+            key = window_key(alert.incident, int(at), self._window, _text(told), n, resolved)
+        if not resolved:
+            return Routed(replace(alert, key=key), first)
+        alert = replace(alert, key=key, severity=alert.severity or _text(severity))
+        return Routed(alert, self._also(self._router.destinations(alert), fired))
+
+    def _also(self, routed: tuple[str, ...], fired: bytes) -> tuple[str, ...]:
+        names = (name for name in fired.decode().split(",") if name in self._known)
+        return tuple(dict.fromkeys((*routed, *names)))
+
+
+def _arguments(alert: Alert, to: tuple[str, ...]) -> list[Argument]:
+    rank = RANKS.get(alert.severity, 2) if alert.severity else 0
+    return [
+        alert.status,
+        "window" if alert.starts_at is None else "episode",
+        alert.since,
+        "" if alert.starts_at is None else alert.starts_at,
+        f"{rank}{escape(alert.severity)}" if alert.severity else "-",
+        ",".join(to) or "-",
+    ]
+
+
+@lru_cache(maxsize=1024)
+def _text(escaped: bytes) -> str | None:
+    if escaped == b"-":
+        return None
+    return re.sub(rb"~([0-9a-f]{2})", lambda m: bytes([int(m[1], 16)]), escaped).decode()
