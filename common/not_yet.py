@@ -12,6 +12,7 @@ from common.settings import Settings
 AVAILABLE = ("webhook", "stdout", "discard")
 LATER = ("slack", "pagerduty", "summary", "apprise")
 _FIELDS = ("rate", "breaker", "batch", "template", "model", "then")
+_SECTIONS = ("objects", "tokens[]", "destinations[].breaker", "destinations[].batch")
 _SCHEMES = ("redis+sentinel", "rediss+sentinel", "redis+cluster", "rediss+cluster")
 _TEXT = "is not available yet"
 
@@ -40,3 +41,8 @@ def refuse(settings: Settings, root: Node, report: Report) -> None:
         for name in _FIELDS:
             if getattr(destination, name) not in (None, []):
                 report.fault((*path, name), _TEXT)
+
+
+def is_to_come(section: str, name: str) -> bool:
+    """Whether the documentation has to say so; `section` as in `destinations[]`."""
+    return section in _SECTIONS or (section == "destinations[]" and name in _FIELDS)

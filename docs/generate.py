@@ -1,0 +1,170 @@
+"""Writes the documents that are drawn from the code: `python docs/generate.py`, `--check` to compare only.
+
+A document is an entry of DOCUMENTS: its file in `docs/` and a function that returns its text.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from msgspec import NODEFAULT, inspect
+
+DOCS = Path(__file__).resolve().parent
+sys.path.insert(0, str(DOCS.parent))  # run as a script, from anywhere
+
+# ruff: noqa: E402  these are found through the line above
+from common import not_yet
+from common.policy import PRESETS
+from common.references import PREFIX
+from common.settings import Settings
+from common.units import Duration
+
+_HEAD = """\
+# Settings
+
+Drawn from `common/settings.py` by `docs/generate.py`. One YAML file: `--config`, else `REDISPATCH_CONFIG`,
+else `redispatch.yaml`. `redispatch check` reports everything that is wrong with it at once. `example.yaml`
+beside this page is an example.
+
+- Durations are `250ms`, `10s`, `1m30s`, `76h`, `2d` or a number of seconds; sizes `8KiB`, `16MiB`, `1MB` or
+  a number of bytes; rates `1/s`, `30/m`, `100/h`.
+- `${NAME}` in any text is the environment's variable `NAME`; `$${` stands for a plain `${`.
+- A secret may also be `file:/path` (relative to the configuration), whose content it is then. Secrets print
+  as `***`.
+- A setting outside of lists is overridden by the variable named beside it.
+"""
+_LATER = " (not available yet)"
+_PRESETS = """\
+## Presets of `retry`
+
+| preset | attempts | base | cap | max_age | expected at |
+|---|---|---|---|---|---|"""
+_NAMES: dict[type, str] = {
+    inspect.BoolType: "true or false",
+    inspect.StrType: "text",
+    inspect.NoneType: "",
+}
+
+
+def settings() -> str:
+    """`settings.md`: a table per section."""
+    schema = inspect.type_info(Settings)
+    return "\n".join([_HEAD, *_sections(schema), _PRESETS, *_presets(), ""])
+
+
+def _sections(kind: inspect.Type, name: str = "") -> Iterator[str]:
+    """The section's table, then those of the sections in it, in their order."""
+    for struct in _structs(kind):
+        if name:
+            yield from _section(struct, name)
+        for field in struct.fields:
+            suffix = "[]" if isinstance(_bare(field.type), inspect.ListType) else ""
+            inner = f"{name}.{field.encode_name}" if name else field.encode_name
+            yield from _sections(field.type, inner + suffix)
+
+
+def _section(struct: inspect.StructType, name: str) -> Iterator[str]:
+    overridable = "[]" not in name and "." not in name
+    yield f"## `{name}`\n\n{struct.cls.__doc__}\n"
+    yield "| name | default | takes | meaning |" + (" variable |" if overridable else "")
+    yield "|---|---|---|---|" + ("---|" if overridable else "")
+    for field in struct.fields:
+        meaning = _meaning(field.type) + (_LATER if not_yet.is_to_come(name, field.encode_name) else "")
+        cells = [f"`{field.encode_name}`", _default(field), _takes(field.type), meaning]
+        cells += [f"`{PREFIX}{name}_{field.encode_name}`".upper()] if overridable else []
+        yield "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+    yield ""
+
+
+def _presets() -> Iterator[str]:
+    for name, policy in PRESETS.items():
+        times = ", ".join(_roughly(seconds) for seconds in policy.expected())
+        base, cap = Duration(policy.base), Duration(policy.cap)
+        yield f"| `{name}` | {policy.attempts} | {base} | {cap} | {policy.max_age} | {times} |"
+
+
+def _roughly(seconds: float) -> str:
+    unit, name = next((u, n) for u, n in ((3600, "h"), (60, "m"), (1, "s")) if seconds >= u or n == "s")
+    return f"{seconds / unit:.3g}{name}"
+
+
+def _structs(kind: inspect.Type) -> list[inspect.StructType]:
+    kind = _bare(kind)
+    if isinstance(kind, inspect.ListType):
+        return _structs(kind.item_type)
+    if isinstance(kind, inspect.UnionType):
+        return [struct for member in kind.types for struct in _structs(member)]
+    return [kind] if isinstance(kind, inspect.StructType) else []
+
+
+def _bare(kind: inspect.Type) -> inspect.Type:
+    return _bare(kind.type) if isinstance(kind, inspect.Metadata) else kind
+
+
+def _default(field: inspect.Field) -> str:
+    if field.required:
+        return "required"
+    if field.default is NODEFAULT or field.default is None or _structs(field.type):
+        return ""
+    text = str(field.default)
+    return f"`{text.lower() if isinstance(field.default, bool) else text}`"
+
+
+def _takes(kind: inspect.Type) -> str:
+    kind = _bare(kind)
+    if _structs(kind):
+        return "list of sections" if isinstance(kind, inspect.ListType) else "section"
+    if isinstance(kind, inspect.UnionType):
+        return " or ".join(name for name in map(_takes, kind.types) if name)
+    if isinstance(kind, inspect.ListType):
+        return f"list of {_takes(kind.item_type)}s"
+    if isinstance(kind, inspect.DictType):
+        return f"names, each with {_takes(kind.value_type)}"
+    return _takes_one(kind)
+
+
+def _takes_one(kind: inspect.Type) -> str:
+    if isinstance(kind, inspect.CustomType):
+        return kind.cls.__name__.lower()
+    if isinstance(kind, inspect.LiteralType):
+        return " or ".join(f"`{value}`" for value in kind.values)
+    if isinstance(kind, inspect.IntType):
+        return f"whole number, {kind.ge} or more"
+    if isinstance(kind, inspect.StrType) and kind.pattern:
+        return "name"
+    return _NAMES[type(kind)]
+
+
+def _meaning(kind: inspect.Type) -> str:
+    if isinstance(kind, inspect.Metadata):
+        return str((kind.extra_json_schema or {}).get("description", ""))
+    members = kind.types if isinstance(kind, inspect.UnionType) else ()
+    return next((text for text in map(_meaning, members) if text), "")
+
+
+DOCUMENTS: dict[str, Callable[[], str]] = {"settings.md": settings}
+
+
+def stale() -> list[str]:
+    """The documents that differ from what the code says."""
+    return [name for name, text in DOCUMENTS.items() if _there(DOCS / name) != text()]
+
+
+def _there(file: Path) -> str | None:
+    return file.read_text(encoding="utf-8") if file.exists() else None
+
+
+def main(arguments: list[str]) -> int:
+    """Write what is stale; with `--check` only name it, exit code 1."""
+    names = stale()
+    for name in names:
+        if arguments != ["--check"]:
+            (DOCS / name).write_text(DOCUMENTS[name](), encoding="utf-8")
+        sys.stdout.write(f"docs/{name} {'is stale' if arguments == ['--check'] else 'written'}\n")
+    return 1 if names and arguments == ["--check"] else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))

@@ -1,0 +1,168 @@
+"""`redispatch check`: is the configuration right, and is it wise?
+
+Takes the file's path; prints every fault, or every warning and a one-line summary; returns the exit code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TextIO, TypeAlias
+from urllib.parse import urlsplit
+
+from common.config import ConfigError, load_with_places
+from common.faults import Path
+from common.policy import record_ttl, retry_policy
+from common.settings import Destination, Match, Route, Settings
+from common.units import Address, Duration, Size
+from dispatcher.guard import why_refused
+
+Warned: TypeAlias = Iterator[tuple[Path, str]]
+
+# Bytes of Redis's memory. A record with a key of 60 characters took 308 in Redis 7.0, more with a longer one;
+# what an entry takes beside the alert lies around 200.
+_RECORD = 400
+_ENTRY = 200
+_SHORT_SECRET = 32  # characters after whsec_: Standard Webhooks asks for 24 bytes, which is 32 of base64
+
+
+def check(path: str | None, out: TextIO) -> int:
+    """Print what is wrong (exit code 1) or doubtful (exit code 0) with the configuration at `path`."""
+    try:
+        loaded = load_with_places(path)
+    except ConfigError as error:
+        out.write("".join(f"fault: {fault}\n" for fault in error.faults))
+        out.write(f"{_count(len(error.faults), 'fault')}, nothing would start\n")
+        return 1
+    found = list(warnings(loaded.settings))
+    out.write("".join(f"warning: {loaded.report.place(where)}: {message}\n" for where, message in found))
+    out.write(f"{memory(loaded.settings)}\n{_summary(loaded.report.file, loaded.settings, len(found))}\n")
+    return 0
+
+
+def warnings(settings: Settings) -> Warned:
+    """What may be meant and often is not: where, and why it is doubtful."""
+    yield from _listening(settings)
+    yield from _routing(settings)
+    for index, destination in enumerate(settings.destinations):
+        path: Path = ("destinations", index)
+        if destination.type == "webhook":
+            yield from _timeouts(settings, destination, path)
+            yield from _webhook(destination, path)
+        else:
+            yield from _without_network(destination, path)
+        yield from _schedule(destination, path)
+
+
+def memory(settings: Settings) -> str:
+    """What remembering takes, as one line: per alert a second, since how many come is not in the file."""
+    per_second = sum(
+        _RECORD * record_ttl(retry_policy(destination), settings.dedupe.remember)
+        for destination in settings.destinations
+    )
+    full = settings.queue.max_depth * (settings.ingest.inline_limit + _ENTRY) * len(settings.destinations)
+    return (
+        f"memory: one alert per second to every destination takes about {_readable(per_second)} to remember; "
+        f"full queues take up to {_readable(full)} more"
+    )
+
+
+def _listening(settings: Settings) -> Warned:
+    listen = settings.dispatcher.listen
+    if listen == settings.ingest.listen and Address.parse(listen).port:
+        yield ("dispatcher", "listen"), f"ingest listens on {listen}, too: not both on one machine"
+
+
+def _routing(settings: Settings) -> Warned:
+    routes = settings.routes
+    if not any(route.match == Match() for route in routes):
+        yield (
+            ("routes",),
+            "none is without a match: an alert that fits none of them goes nowhere; end with {to: [...]}",
+        )
+    final = next((index for index, route in enumerate(routes) if _ends(route)), len(routes))
+    for index in range(final + 1, len(routes)):
+        yield ("routes", index), f"is never reached: routes[{final}] takes everything and does not continue"
+    led_to = {name for route in routes[: final + 1] for name in route.to}
+    for index, destination in enumerate(settings.destinations):
+        if destination.name not in led_to:
+            yield ("destinations", index), f"no route leads to {destination.name}"
+
+
+def _ends(route: Route) -> bool:
+    return route.match == Match() and not route.continue_
+
+
+def _timeouts(settings: Settings, destination: Destination, path: Path) -> Warned:
+    dispatcher, timeout = settings.dispatcher, destination.timeout
+    if dispatcher.drain_timeout < timeout:
+        yield (
+            (*path, "timeout"),
+            f"{timeout} is longer than dispatcher.drain_timeout ({dispatcher.drain_timeout}): "
+            "an attempt under way at a restart may be cut off, and made again",
+        )
+    if dispatcher.visibility_timeout < timeout:
+        yield (
+            (*path, "timeout"),
+            f"{timeout} is longer than dispatcher.visibility_timeout ({dispatcher.visibility_timeout}): "
+            "a replica that stands still loses its deliveries before they could have ended",
+        )
+
+
+def _schedule(destination: Destination, path: Path) -> Warned:
+    policy = retry_policy(destination)
+    times = policy.expected()
+    within = sum(at <= policy.max_age for at in times)
+    if within < policy.attempts:
+        yield (
+            (*path, "retry"),
+            f"max_age ({policy.max_age}) ends it after about {within} of {policy.attempts} attempts, "
+            f"the last of which is due {_about(times[-1])} after the first on average",
+        )
+
+
+def _webhook(destination: Destination, path: Path) -> Warned:
+    if not destination.secrets:
+        yield (*path, "secrets"), "none: its requests are not signed"
+    for index, secret in enumerate(destination.secrets):
+        if len(secret.reveal().removeprefix("whsec_")) < _SHORT_SECRET:
+            yield (*path, "secrets", index), "is short; Standard Webhooks asks for 24 random bytes or more"
+    host = urlsplit(destination.url.reveal()).hostname if destination.url else None
+    why = "loopback" if host == "localhost" else why_refused(host or "")
+    if why not in (None, "no address") and not destination.allow_private:
+        yield (
+            (*path, "url"),
+            f"is a {why} address; every delivery will be refused without allow_private: true",
+        )
+
+
+def _without_network(destination: Destination, path: Path) -> Warned:
+    for name in ("url", "secrets", "headers"):
+        if getattr(destination, name):
+            yield (*path, name), f"has no effect: {destination.type} sends nothing over the network"
+
+
+def _summary(file: str, settings: Settings, warned: int) -> str:
+    parts = (
+        _count(len(settings.destinations), "destination"),
+        _count(len(settings.routes), "route"),
+        _count(len(settings.rules), "rule"),
+        _count(warned, "warning"),
+    )
+    return f"{file} is valid: {', '.join(parts)}"
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"
+
+
+def _about(seconds: float) -> Duration:
+    for unit in (3600, 60, 1):
+        if seconds >= 2 * unit:
+            return Duration(round(seconds / unit) * unit)
+    return Duration(round(seconds, 3))
+
+
+def _readable(size: float) -> str:
+    """Three digits are more than an estimate is worth."""
+    unit = next((unit for unit in (1024**3, 1024**2) if size >= unit), 1024)
+    return str(Size(max(1, round(size / unit)) * unit))
