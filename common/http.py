@@ -1,0 +1,264 @@
+"""A small HTTP server on aiohttp's lowest level, for ingest, dispatcher and console.
+
+Takes a table of routes, adds `/healthz`, `/readyz` and `/metrics`, answers what it refuses as RFC 9457
+problems, and listens. Raises CannotListen with a sentence for a person. A table instead of aiohttp's
+Application, and answers in one write, because they take a third off the time of a request.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from email.utils import formatdate
+from http import HTTPStatus
+from typing import TypeAlias
+
+import msgspec
+from aiohttp import web
+from aiohttp.abc import AbstractStreamWriter
+from aiohttp.http_exceptions import HttpProcessingError
+from prometheus_client import CollectorRegistry
+from prometheus_client.exposition import choose_encoder
+
+from common.log import Log
+
+Request: TypeAlias = web.BaseRequest
+Handler: TypeAlias = Callable[[Request], Awaitable[web.StreamResponse]]
+Observe: TypeAlias = Callable[[str, int, float], None]
+
+KEEPALIVE = 75.0  # seconds; above the usual intervals of senders and the idle time of load balancers
+LINGER = 2.0  # seconds to read on after a refusal, so that the sender gets to see it
+SMALL = 65_536  # bytes of an unread body that are cheaper to read than a new connection
+OTHER = "other"  # the route of what has none, so that no sender makes metric labels
+
+encode = msgspec.json.Encoder().encode
+log = Log("http")
+
+
+class CannotListen(Exception):
+    """The address is taken, not ours, or none."""
+
+
+class Problem(Exception):
+    """A refusal: RFC 9457. `more` are extension members, such as `errors`."""
+
+    def __init__(
+        self, status: int, detail: str, *, headers: Mapping[str, str] | None = None, **more: object
+    ) -> None:
+        super().__init__(detail)
+        self.status = status
+        self.detail = detail
+        self.headers = headers
+        self.more = more
+
+    def response(self) -> web.Response:
+        """As it goes out."""
+        body = {
+            "type": "about:blank",
+            "title": HTTPStatus(self.status).phrase,
+            "status": self.status,
+            "detail": self.detail,
+            **self.more,
+        }
+        return web.Response(
+            status=self.status,
+            body=encode(body),
+            headers=self.headers,
+            content_type="application/problem+json",
+        )
+
+
+class Answer(web.StreamResponse):
+    """A JSON answer to a client of HTTP/1.1 that keeps its connection: head and body in one write."""
+
+    _heads: tuple[int, dict[int, bytes]] = (0, {})
+
+    def __init__(self, status: int, body: bytes) -> None:
+        super().__init__(status=status)
+        self._content = body
+
+    @property
+    def keep_alive(self) -> bool:
+        """`answer` makes none where it is not."""
+        return True
+
+    async def prepare(self, request: Request) -> AbstractStreamWriter | None:
+        """Send everything."""
+        transport = request.transport
+        if transport is None:
+            raise ConnectionResetError("the client is gone")
+        body = self._content
+        transport.write(b"%b%d\r\n\r\n%b" % (self._head(self._status), len(body), body))
+        return None
+
+    async def write_eof(self, data: bytes = b"") -> None:
+        """Nothing is left to send."""
+
+    @classmethod
+    def _head(cls, status: int) -> bytes:
+        now = int(time.time())
+        if cls._heads[0] != now:
+            cls._heads = (now, {})
+        heads = cls._heads[1]
+        if status not in heads:
+            heads[status] = (
+                f"HTTP/1.1 {status} {HTTPStatus(status).phrase}\r\nDate: {formatdate(now, usegmt=True)}\r\n"
+                "Content-Type: application/json\r\nContent-Length: "
+            ).encode()
+        return heads[status]
+
+
+def answer(request: Request, status: int, body: bytes) -> web.StreamResponse:
+    """A JSON answer, the quick way when nothing speaks against it."""
+    transport = request.transport
+    quick = (
+        request.keep_alive
+        and request.version == (1, 1)
+        and transport is not None
+        and transport.get_write_buffer_size() == 0
+    )
+    return Answer(status, body) if quick else _json(status, body)
+
+
+def _json(status: int, body: bytes) -> web.Response:
+    return web.Response(status=status, body=body, content_type="application/json")
+
+
+class Site:
+    """What is served. `ready` returns why this process should get no requests, or None."""
+
+    def __init__(
+        self,
+        routes: Mapping[str, Mapping[str, Handler]],
+        *,
+        ready: Callable[[], str | None],
+        registry: CollectorRegistry,
+        observe: Observe = lambda route, code, seconds: None,
+    ) -> None:
+        self._ready = ready
+        self._registry = registry
+        self._observe = observe
+        self._routes: dict[str, Mapping[str, Handler]] = {
+            **routes,
+            "/healthz": _readable(self._healthz),
+            "/readyz": _readable(self._readyz),
+            "/metrics": _readable(self._metrics),
+        }
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """Every route there is."""
+        return tuple(self._routes)
+
+    async def __call__(self, request: Request) -> web.StreamResponse:
+        """One request, whatever happens."""
+        started = time.perf_counter()
+        path = request.path
+        methods = self._routes.get(path)
+        try:
+            if methods is None:
+                raise Problem(404, f"there is no {path[:200]}")
+            handler = methods.get(request.method)
+            if handler is None:
+                allowed = ", ".join(methods)
+                raise Problem(405, f"{path} takes {allowed}", headers={"Allow": allowed})
+            response = await handler(request)
+        except Problem as problem:
+            response = problem.response()
+        except Exception as fault:  # noqa: BLE001 - the last resort: logged here, and told without details
+            log.error("request_failed", fault=fault, route=path if methods else OTHER)
+            response = Problem(500, "unexpected error; the log of the service has more").response()
+        if not request.content.is_eof() and not _worth_reading(request, response.status):
+            response.force_close()
+        self._observe(path if methods else OTHER, response.status, time.perf_counter() - started)
+        return response
+
+    async def _healthz(self, request: Request) -> web.StreamResponse:
+        """That this runs at all is the news: the event loop makes progress."""
+        return _json(200, b'{"status":"ok"}')
+
+    async def _readyz(self, request: Request) -> web.StreamResponse:
+        reason = self._ready()
+        if reason is not None:
+            raise Problem(503, reason)
+        return _json(200, b'{"status":"ready"}')
+
+    async def _metrics(self, request: Request) -> web.StreamResponse:
+        generate, content_type = choose_encoder(request.headers.get("Accept", ""))
+        return web.Response(body=generate(self._registry), headers={"Content-Type": content_type})
+
+
+def _readable(handler: Handler) -> Mapping[str, Handler]:
+    return {"GET": handler, "HEAD": handler}
+
+
+def _worth_reading(request: Request, status: int) -> bool:
+    """Whether the connection is kept although the body has not been read."""
+    length = request.content_length
+    return status != HTTPStatus.REQUEST_TIMEOUT and length is not None and length <= SMALL
+
+
+class Server:
+    """A site that listens; `address` is where, with the port that the system chose."""
+
+    def __init__(self, listener: asyncio.Server, protocols: web.Server, address: str) -> None:
+        self._listener = listener
+        self._protocols = protocols
+        self.address = address
+
+    async def close(self, grace: float) -> None:
+        """Accept nothing more, close idle connections, let requests under way finish for `grace` seconds."""
+        self._listener.close()
+        self._protocols.pre_shutdown()
+        await self._protocols.shutdown(grace)
+
+
+async def serve(site: Handler, listen: str, *, setting: str, shared: bool = False) -> Server:
+    """Listen on `address:port` (port 0: any); `setting` is what a person would change.
+
+    `shared` lets several processes have the same port. Raises CannotListen.
+    """
+    host, port = _address(listen, setting)
+    protocols = web.Server(
+        site,
+        access_log=None,
+        logger=_quiet(),
+        auto_decompress=False,
+        keepalive_timeout=KEEPALIVE,
+        lingering_time=LINGER,
+    )
+    try:
+        listener = await asyncio.get_running_loop().create_server(
+            protocols, host, port, backlog=1024, reuse_port=shared or None
+        )
+    except OSError as fault:
+        raise CannotListen(f"can't listen on {listen} ({_reason(fault)}): see {setting}") from fault
+    name = listener.sockets[0].getsockname()
+    return Server(listener, protocols, f"[{name[0]}]:{name[1]}" if ":" in name[0] else f"{name[0]}:{name[1]}")
+
+
+def _address(listen: str, setting: str) -> tuple[str, int]:
+    host, colon, port = listen.rpartition(":")
+    if not colon or not port.isascii() or not port.isdecimal() or int(port) > 65_535:
+        raise CannotListen(f"{setting} is {listen!r}, expected address:port such as 127.0.0.1:8080")
+    return host.strip("[]"), int(port)
+
+
+def _reason(fault: OSError) -> str:
+    return (fault.strerror or str(fault)).rpartition(": ")[2].lower()
+
+
+class _WithoutNoise(logging.Filter):
+    """A client that does not speak HTTP is no fault of ours and gets no traceback."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        fault = record.exc_info[1] if record.exc_info else None
+        return not isinstance(fault, HttpProcessingError | ConnectionError)
+
+
+def _quiet() -> logging.Logger:
+    logger = logging.getLogger("http.server")
+    logger.addFilter(_WithoutNoise("http.server"))
+    return logger

@@ -1,0 +1,117 @@
+"""Readings to alerts, by rules: stores each reading, keeps the episodes of rules with `clear`.
+
+Lies between parse and observe. Takes readings, returns the events that each of them makes; all that arrive
+while one script call is under way go with the next (`lua/evaluate.lua`). Raises Unavailable.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+import msgspec
+from msgspec import Struct
+from redis.asyncio import Redis
+from redis.exceptions import RedisError
+
+from common import keys
+from common.batching import Batcher, Overflow
+from common.scripts import Argument, Script
+from common.settings import Settings
+from ingest.event import Event, Reading, Unavailable
+from ingest.metrics import Metrics
+from ingest.rules import Judgement, Rules
+
+MOST = 500  # readings in one call: a few milliseconds of the server's time
+BOUND = 20_000  # readings that wait; more than a request may have
+_encode = msgspec.json.Encoder().encode
+
+
+class _Item(Struct):
+    reading: Reading
+    judgements: list[Judgement]
+    since: float  # time of the loop
+
+
+class Evaluator:
+    """The rules of one configuration, and their state in Redis, which every replica shares."""
+
+    def __init__(self, settings: Settings, redis: Redis, metrics: Metrics) -> None:
+        self._rules = Rules(settings.rules)
+        self._redis = redis
+        self._metrics = metrics
+        self._namespace = settings.redis.namespace
+        self._keep = settings.readings.keep
+        self._remember = settings.dedupe.remember.ms
+        self._stream = keys.readings(self._namespace)
+        self._script = Script("ingest", "evaluate")
+        self._batcher: Batcher[_Item, list[Event]] = Batcher(self._commit, most=MOST, bound=BOUND)
+        self._failed = float("-inf")  # when the last call failed
+
+    async def submit(self, readings: list[Reading]) -> list[list[Event]]:
+        """The events of each reading, in order. Raises Unavailable: not all of them are stored."""
+        now = asyncio.get_running_loop().time()
+        waiting: list[asyncio.Future[list[Event]]] = []
+        try:
+            for reading in readings:
+                waiting.append(self._batcher.submit(_Item(reading, self._rules.judge(reading), now)))
+        except Overflow:
+            for future in waiting:
+                future.cancel()  # stored all the same, and nobody waits for it
+            raise Unavailable("too many readings are waiting for Redis") from None
+        results = await asyncio.gather(*waiting, return_exceptions=True)
+        return [_or_raise(result) for result in results]
+
+    async def close(self) -> None:
+        """Wait for what is under way."""
+        await self._batcher.close()
+
+    async def _commit(self, items: list[_Item]) -> Sequence[list[Event] | Exception]:
+        if items[-1].since < self._failed:  # they waited for a Redis that was away: don't let them wait again
+            return [Unavailable("Redis does not answer")] * len(items)
+        used, args = self._arguments(items)
+        try:
+            due = await self._script(self._redis, used, args)
+        except (RedisError, OSError) as fault:
+            self._failed = asyncio.get_running_loop().time()
+            self._metrics.fault(fault)
+            raise Unavailable("Redis does not take readings") from fault
+        return _events(items, due)
+
+    def _arguments(self, items: list[_Item]) -> tuple[list[str], list[Argument]]:
+        places: dict[str, int] = {self._stream: 1}
+        args: list[Argument] = [self._keep, self._remember, len(items)]
+        for item in items:
+            reading = item.reading
+            told = (reading.host, reading.metric, repr(reading.value), reading.timestamp)
+            args += [*told, _encode(reading.labels)]
+        for item in items:
+            for judgement in item.judgements:
+                if judgement.rule.clear is not None:
+                    key = keys.rule(self._namespace, judgement.incident)
+                    place = places.setdefault(key, len(places) + 1)
+                    args += [place, judgement.verdict.value, judgement.reading.timestamp]
+        return list(places), args
+
+
+def _events(items: list[_Item], due: list[bytes]) -> list[list[Event]]:
+    """Each item's events; `due` is what the script returned."""
+    times = iter(due)
+    found: list[list[Event]] = []
+    for item in items:
+        events: list[Event] = []
+        for judgement in item.judgements:
+            if judgement.rule.clear is None:
+                events.append(judgement.event())
+                continue
+            start, ended = next(times), next(times)
+            if start:
+                events.append(judgement.event(int(start), int(ended) if ended else None))
+        found.append(events)
+    return found
+
+
+def _or_raise(result: list[Event] | BaseException) -> list[Event]:
+    if isinstance(result, BaseException):
+        raise result
+    return result

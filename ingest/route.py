@@ -1,0 +1,58 @@
+"""Which destinations an alert goes to: the configured routes, compiled once.
+
+Takes settings, then alerts; returns names of destinations. The first route that matches wins unless it
+says `continue`; an alert that none matches goes nowhere. Raises nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from common.alert import Alert
+from common.settings import Match, Settings
+
+Allowed = Collection[str | None]
+
+
+class Router:
+    """The routes of one configuration."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._order = {destination.name: place for place, destination in enumerate(settings.destinations)}
+        self._routes = [
+            (_fields(route.match), _labels(route.match), tuple(route.to), route.continue_)
+            for route in settings.routes
+        ]
+
+    def destinations(self, alert: Alert) -> tuple[str, ...]:
+        """Names in the order of the file's destinations, none twice."""
+        chosen: list[str] = []
+        for fields, labels, to, goes_on in self._routes:
+            if _matches(alert, fields, labels):
+                chosen += to
+                if not goes_on:
+                    break
+        if len(chosen) < 2:
+            return tuple(chosen)
+        return tuple(sorted(set(chosen), key=lambda name: self._order.get(name, len(self._order))))
+
+
+def _matches(alert: Alert, fields: list[tuple[str, Allowed]], labels: list[tuple[str, Allowed]]) -> bool:
+    for field, allowed in fields:
+        if getattr(alert, field) not in allowed:
+            return False
+    # a label that is absent is one that is empty
+    return not labels or all(alert.labels.get(label, "") in allowed for label, allowed in labels)
+
+
+def _fields(match: Match) -> list[tuple[str, Allowed]]:
+    told = ((field, getattr(match, field)) for field in ("severity", "name", "host", "status", "source"))
+    return [(field, _any_of(allowed)) for field, allowed in told if allowed is not None]
+
+
+def _labels(match: Match) -> list[tuple[str, Allowed]]:
+    return [(label, _any_of(allowed)) for label, allowed in match.labels.items()]
+
+
+def _any_of(allowed: str | list[str]) -> Allowed:
+    return frozenset([allowed] if isinstance(allowed, str) else allowed)
