@@ -7,7 +7,6 @@ with the next one. Raises Unavailable when anything could not be stored.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Sequence
 from hashlib import blake2b
 from time import perf_counter
@@ -74,8 +73,7 @@ class Appender:
         if not events:
             return []
         try:
-            # Shielded: who goes away must not take along what shares its call.
-            return await asyncio.shield(self._batcher.submit((events, len(events) + size // 16384)))
+            return await self._batcher.submit((events, len(events) + size // 16384))
         except Overflow:
             raise Unavailable("too many alerts are waiting to be stored") from None
 
