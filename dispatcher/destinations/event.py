@@ -14,8 +14,8 @@ from msgspec import Struct
 from common.alert import Status
 from dispatcher.destinations.base import Delivery
 
-# Lone surrogates, integers beyond 64 bits, years beyond 9999.
-RENDER_FAULTS = (UnicodeEncodeError, OverflowError, msgspec.MsgspecError)
+# Lone surrogates and integers of thousands of digits; years beyond 9999.
+RENDER_FAULTS = (ValueError, OverflowError)
 
 _EPOCH = datetime(1970, 1, 1)  # naive: isoformat of an aware one ends in +00:00 instead of Z
 _TYPES = {Status.FIRING: "alert.firing", Status.RESOLVED: "alert.resolved"}

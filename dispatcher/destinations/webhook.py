@@ -60,7 +60,7 @@ class Webhook:
         try:
             payload = body(delivery)
             headers = self._headers(delivery.key, payload)
-        except (*RENDER_FAULTS, ValueError) as fault:
+        except RENDER_FAULTS as fault:
             return Outcome(OutcomeKind.RENDER, error=f"the request can't be built: {fault}")
         try:
             return await self._post(payload, headers)

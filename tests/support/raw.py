@@ -1,0 +1,92 @@
+"""A raw HTTP server on loopback for what a decent server never does: it hands each request to a handler that
+writes bytes, hangs, or breaks the connection as it likes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from types import TracebackType
+from typing import NamedTuple, Self
+
+
+class RawRequest(NamedTuple):
+    """One request; `connection` and `number` (on that connection) count from 1."""
+
+    connection: int
+    number: int
+    head: bytes
+    body: bytes
+
+
+Handler = Callable[[RawRequest, asyncio.StreamWriter], Awaitable[None]]
+OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
+
+
+class RawServer:
+    """`async with RawServer(handler) as server`; connections and requests are counted."""
+
+    def __init__(self, handler: Handler) -> None:
+        self.connections = 0
+        self.requests: list[RawRequest] = []
+        self.port = 0
+        self._handler = handler
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._server: asyncio.Server | None = None
+
+    @property
+    def url(self) -> str:
+        """Where it listens."""
+        return f"http://127.0.0.1:{self.port}/hook"
+
+    async def __aenter__(self) -> Self:
+        self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0)
+        self.port = self._server.sockets[0].getsockname()[1]
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, fault: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        assert self._server is not None
+        self._server.close()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._server.wait_closed()
+
+    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.connections += 1
+        task = asyncio.create_task(self._serve(self.connections, reader, writer))
+        self._tasks.add(task)
+
+    async def _serve(
+        self, connection: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        number = 0
+        try:
+            while not writer.is_closing():
+                number += 1
+                head = await reader.readuntil(b"\r\n\r\n")
+                body = await reader.readexactly(_length(head))
+                self.requests.append(RawRequest(connection, number, head, body))
+                await self._handler(self.requests[-1], writer)
+        except (asyncio.IncompleteReadError, ConnectionError):
+            pass  # the client has gone
+        finally:
+            writer.transport.abort()
+
+
+def _length(head: bytes) -> int:
+    for line in head.lower().split(b"\r\n"):
+        if line.startswith(b"content-length:"):
+            return int(line.partition(b":")[2])
+    return 0
+
+
+def answering(raw: bytes) -> Handler:
+    """A handler that answers every request with these bytes."""
+
+    async def handle(request: RawRequest, writer: asyncio.StreamWriter) -> None:
+        writer.write(raw)
+        await writer.drain()
+
+    return handle
