@@ -1,0 +1,76 @@
+"""A stream entry as it is taken, and what is in it.
+
+Takes raw fields; returns an Entry. `read` returns the Delivery that a destination is given, and raises
+Malformed (nobody can read it) or TooNew (a newer replica can).
+"""
+
+from __future__ import annotations
+
+import msgspec
+from msgspec import Struct
+
+from common.alert import Malformed, decode
+from dispatcher.destinations.base import Delivery
+
+WIDEST = 4096  # bytes of a foreign entry that its dead letter keeps
+
+
+class Entry(Struct, frozen=True):
+    """One entry handed out to this replica; `deliveries` tells how often it has been handed out by now."""
+
+    id: str
+    fields: dict[bytes, bytes]
+    deliveries: int = 1
+
+    @property
+    def attempts(self) -> int:
+        """Failures so far; 0 when the field makes no sense."""
+        told = self.fields.get(b"attempt", b"0")
+        return int(told) if told.isdigit() else 0
+
+
+def from_reply(entry_id: bytes, flat: list[bytes], deliveries: int = 1) -> Entry:
+    """An entry from a script's reply."""
+    pairs = iter(flat)
+    return Entry(entry_id.decode(), dict(zip(pairs, pairs, strict=True)), deliveries)
+
+
+def read(entry: Entry) -> Delivery:
+    """What a destination is given. Raises Malformed or TooNew."""
+    fields = entry.fields
+    stored, first_at = fields.get(b"alert"), fields.get(b"first_at", b"")
+    if stored is None or not fields.get(b"key"):
+        raise Malformed("an entry needs the fields key and alert")
+    if not first_at.isdigit() or not fields.get(b"attempt", b"0").isdigit():
+        raise Malformed("first_at and attempt must be whole numbers")
+    alert = decode(stored)
+    try:
+        return Delivery(
+            entry_id=entry.id,
+            deliveries=entry.deliveries,
+            key=fields[b"key"].decode(),
+            alert=alert,
+            attempt=entry.attempts + 1,
+            first_at=int(first_at),
+            replay_of=_text(fields.get(b"replay_of")),
+            force=b"force" in fields,
+            trace=_text(fields.get(b"trace")),
+        )
+    except UnicodeDecodeError as fault:
+        raise Malformed(str(fault)) from fault
+
+
+def salvage(entry: Entry) -> bytes:
+    """What a malformed entry's dead letter shows as its alert: the field itself, else all fields as JSON."""
+    stored = entry.fields.get(b"alert")
+    if stored is not None:
+        return stored
+    told = {
+        name.decode("utf-8", "replace"): value[:WIDEST].decode("utf-8", "replace")
+        for name, value in entry.fields.items()
+    }
+    return msgspec.json.encode(told)[:WIDEST]
+
+
+def _text(value: bytes | None) -> str | None:
+    return None if value is None else value.decode()
