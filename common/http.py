@@ -23,6 +23,7 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import choose_encoder
 
 from common.log import Log
+from common.units import Address
 
 Request: TypeAlias = web.BaseRequest
 Handler: TypeAlias = Callable[[Request], Awaitable[web.StreamResponse]]
@@ -215,12 +216,12 @@ class Server:
         await self._protocols.shutdown(grace)
 
 
-async def serve(site: Handler, listen: str, *, setting: str, shared: bool = False) -> Server:
-    """Listen on `address:port` (port 0: any); `setting` is what a person would change.
-
-    `shared` lets several processes have the same port. Raises CannotListen.
-    """
-    host, port = _address(listen, setting)
+async def serve(site: Handler, listen: str, *, setting: str) -> Server:
+    """Listen on `address:port` (port 0: any); `setting` is its name. Raises CannotListen."""
+    try:
+        address = Address.parse(listen)
+    except ValueError as fault:
+        raise CannotListen(f"{setting}: {fault}") from fault
     protocols = web.Server(
         site,
         access_log=None,
@@ -231,19 +232,12 @@ async def serve(site: Handler, listen: str, *, setting: str, shared: bool = Fals
     )
     try:
         listener = await asyncio.get_running_loop().create_server(
-            protocols, host, port, backlog=1024, reuse_port=shared or None
+            protocols, address.host, address.port, backlog=1024
         )
     except OSError as fault:
         raise CannotListen(f"can't listen on {listen} ({_reason(fault)}): see {setting}") from fault
     name = listener.sockets[0].getsockname()
     return Server(listener, protocols, f"[{name[0]}]:{name[1]}" if ":" in name[0] else f"{name[0]}:{name[1]}")
-
-
-def _address(listen: str, setting: str) -> tuple[str, int]:
-    host, colon, port = listen.rpartition(":")
-    if not colon or not port.isascii() or not port.isdecimal() or int(port) > 65_535:
-        raise CannotListen(f"{setting} is {listen!r}, expected address:port such as 127.0.0.1:8080")
-    return host.strip("[]"), int(port)
 
 
 def _reason(fault: OSError) -> str:

@@ -7,7 +7,7 @@ while one script call is under way go with the next (`lua/evaluate.lua`). Raises
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import msgspec
 from msgspec import Struct
@@ -18,8 +18,8 @@ from common import keys
 from common.batching import Batcher, Overflow
 from common.scripts import Argument, Script
 from common.settings import Settings
+from common.trouble import Kind, kind_of
 from ingest.event import Event, Reading, Unavailable
-from ingest.metrics import Metrics
 from ingest.rules import Judgement, Rules
 
 MOST = 500  # readings in one call: a few milliseconds of the server's time
@@ -34,12 +34,17 @@ class _Item(Struct):
 
 
 class Evaluator:
-    """The rules of one configuration, and their state in Redis, which every replica shares."""
+    """The rules of one configuration, and their state in Redis, which every replica shares.
 
-    def __init__(self, settings: Settings, redis: Redis, metrics: Metrics) -> None:
+    `troubled` is told each error of Redis.
+    """
+
+    def __init__(
+        self, redis: Redis, settings: Settings, *, troubled: Callable[[Kind], None] = lambda kind: None
+    ) -> None:
         self._rules = Rules(settings.rules)
         self._redis = redis
-        self._metrics = metrics
+        self._troubled = troubled
         self._namespace = settings.redis.namespace
         self._keep = settings.readings.keep
         self._remember = settings.dedupe.remember.ms
@@ -54,7 +59,9 @@ class Evaluator:
         waiting: list[asyncio.Future[list[Event]]] = []
         try:
             for reading in readings:
-                waiting.append(self._batcher.submit(_Item(reading, self._rules.judge(reading), now)))
+                item = _Item(reading, self._rules.judge(reading), now)
+                future = self._batcher.submit(item)
+                waiting.append(future)
         except Overflow:
             for future in waiting:
                 future.cancel()  # stored all the same, and nobody waits for it
@@ -72,10 +79,11 @@ class Evaluator:
         used, args = self._arguments(items)
         try:
             due = await self._script(self._redis, used, args)
-        except (RedisError, OSError) as fault:
+        except RedisError as fault:
             self._failed = asyncio.get_running_loop().time()
-            self._metrics.fault(fault)
-            raise Unavailable("Redis does not take readings") from fault
+            kind = kind_of(fault)
+            self._troubled(kind)
+            raise Unavailable(f"Redis could not store it: {kind}") from fault
         return _events(items, due)
 
     def _arguments(self, items: list[_Item]) -> tuple[list[str], list[Argument]]:

@@ -9,9 +9,9 @@ from collections.abc import Iterable
 from enum import StrEnum
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
-from redis import exceptions as errors
 
 from common.http import OTHER
+from common.trouble import Kind
 
 CODES = (200, 201, 207, 400, 404, 405, 408, 413, 415, 417, 500, 503)
 SECONDS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.025, 0.1, 0.5, 2.0)
@@ -36,34 +36,6 @@ class Outcome(StrEnum):
     STORED = "stored"
 
 
-class RedisFault(StrEnum):
-    """What kept a command from its result."""
-
-    TIMEOUT = "timeout"
-    CONNECTION = "connection"
-    LOADING = "loading"
-    READONLY = "readonly"
-    OOM = "oom"
-    CLUSTER = "cluster"
-    OTHER = "other"
-
-    @classmethod
-    def of(cls, fault: Exception) -> RedisFault:
-        """The kind of an exception of redis-py."""
-        return next((kind for kinds, kind in _KINDS if isinstance(fault, kinds)), cls.OTHER)
-
-
-# the first that fits: several of them are kinds of ConnectionError
-_KINDS: tuple[tuple[tuple[type[Exception], ...], RedisFault], ...] = (
-    ((errors.TimeoutError,), RedisFault.TIMEOUT),
-    ((errors.BusyLoadingError,), RedisFault.LOADING),
-    ((errors.ReadOnlyError,), RedisFault.READONLY),
-    ((errors.OutOfMemoryError,), RedisFault.OOM),
-    ((errors.MovedError, errors.TryAgainError, errors.ClusterDownError), RedisFault.CLUSTER),
-    ((errors.ConnectionError, OSError), RedisFault.CONNECTION),
-)
-
-
 class Metrics:
     """Counters, with their children bound."""
 
@@ -85,11 +57,11 @@ class Metrics:
         }
         self._seconds = {route: seconds.labels(route) for route in names}
         self.alerts = {(s, o): alerts.labels(s.value, o.value) for s in Source for o in Outcome}
-        self.redis_errors = {kind: faults.labels(kind.value) for kind in RedisFault}
-        self.append_batch_size = Histogram(
+        self._faults = {kind: faults.labels(kind.value) for kind in Kind}
+        self._append_batch_size = Histogram(
             "redispatch_append_batch_size", "events in one call", buckets=SIZES, registry=self.registry
         )
-        self.append_seconds = Histogram(
+        self._append_seconds = Histogram(
             "redispatch_append_seconds", "one call of append", buckets=SECONDS, registry=self.registry
         )
         unsafe = Gauge("redispatch_redis_unsafe", "1: may cost alerts", ["kind"], registry=self.registry)
@@ -100,9 +72,14 @@ class Metrics:
         self._requests[route, code].inc()
         self._seconds[route].observe(seconds)
 
-    def fault(self, fault: Exception) -> None:
+    def appended(self, size: int, seconds: float) -> None:
+        """One call of append put `size` events away."""
+        self._append_batch_size.observe(size)
+        self._append_seconds.observe(seconds)
+
+    def troubled(self, kind: Kind) -> None:
         """Redis did not do what it was asked."""
-        self.redis_errors[RedisFault.of(fault)].inc()
+        self._faults[kind].inc()
 
     def _counter(self, name: str, text: str, *labels: str) -> Counter:
         return Counter(f"redispatch_{name}", text, labels, registry=self.registry)

@@ -60,11 +60,12 @@ class Rejected(Struct, omit_defaults=True):
 
 
 class Parsed(Struct, Generic[T]):
-    """`items` with the index each had in the body; `single` when the body was one object and no batch."""
+    """`items` with the index each had in the body of `size` bytes; `single` when that was one object."""
 
     items: list[tuple[int, T]]
     rejected: list[Rejected]
     single: bool
+    size: int
 
 
 class _Alert(Struct):
@@ -133,15 +134,15 @@ def readings(body: bytes, kind: Kind, now: int, limit: int) -> Parsed[Reading]:
 def _parse(body: bytes, kind: Kind, limit: int, read: Callable[[bytes], T]) -> Parsed[T]:
     body = _utf8(body)
     if kind is Kind.LINES:
-        return _batch(_lines(body), limit, read)
+        return _batch(_lines(body), len(body), limit, read)
     if body.lstrip()[:1] == b"[":
-        return _batch(_elements(body), limit, read)
+        return _batch(_elements(body), len(body), limit, read)
     if len(body) > limit:
         raise BadBody(413, f"the item is larger than {limit} bytes")
     try:
-        return Parsed([(0, _checked(read, body))], [], True)
+        return Parsed([(0, _checked(read, body))], [], True, len(body))
     except _Fault as fault:
-        return Parsed([], [Rejected(0, fault.error, fault.field)], True)
+        return Parsed([], [Rejected(0, fault.error, fault.field)], True, len(body))
 
 
 def _utf8(body: bytes) -> bytes:
@@ -172,8 +173,10 @@ def _elements(body: bytes) -> Iterator[tuple[int | None, bytes]]:
         yield None, bytes(element)
 
 
-def _batch(items: Iterator[tuple[int | None, bytes]], limit: int, read: Callable[[bytes], T]) -> Parsed[T]:
-    parsed: Parsed[T] = Parsed([], [], False)
+def _batch(
+    items: Iterator[tuple[int | None, bytes]], size: int, limit: int, read: Callable[[bytes], T]
+) -> Parsed[T]:
+    parsed: Parsed[T] = Parsed([], [], False, size)
     for index, (line, item) in enumerate(items):
         if index == MOST_ITEMS:
             raise BadBody(413, f"more than {MOST_ITEMS} items; send them in several requests")

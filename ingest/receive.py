@@ -35,8 +35,8 @@ _IDEMPOTENCY_KEY = "Idempotency-Key"
 class Appender(Protocol):
     """Stores events, all or none: `ingest.append`."""
 
-    async def submit(self, events: list[Event]) -> list[Stored]:
-        """One result per event. Raises Unavailable."""
+    async def submit(self, events: list[Event], size: int = 0) -> list[Stored]:
+        """One result per event; `size` of the request in bytes. Raises Unavailable."""
 
 
 class Evaluator(Protocol):
@@ -66,7 +66,7 @@ class _Batch(Struct):
 
 
 class Receiver:
-    """The handlers of ingest's routes."""
+    """The handlers of ingest's routes. `appender` and `evaluator` may be replaced while it works."""
 
     def __init__(
         self,
@@ -79,8 +79,8 @@ class Receiver:
     ) -> None:
         self._max_body = int(settings.max_body)
         self._max_alert = int(settings.max_alert)
-        self._appender = appender
-        self._evaluator = evaluator
+        self.appender = appender
+        self.evaluator = evaluator
         self._counts = {key: child.inc for key, child in metrics.alerts.items()}
         self._clock = clock
         self._patience = patience
@@ -96,7 +96,7 @@ class Receiver:
         events = [event for _, event in parsed.items]
         if chosen is not None:
             events = [_keyed(event, chosen, _index(parsed, n), None) for n, event in enumerate(events)]
-        stored = await self._append(events, Source.NATIVE)
+        stored = await self._append(events, parsed.size, Source.NATIVE)
         if parsed.single:
             return answer(request, 201 if stored[0].status == "queued" else 200, encode(_single(stored[0])))
         return _batch(request, parsed.rejected, stored, 0)
@@ -108,10 +108,11 @@ class Receiver:
         alerts = await self._evaluate([reading for _, reading in parsed.items])
         if chosen is not None:
             alerts = [
-                [_keyed(event, chosen, _index(parsed, n), event.alert.name) for event in events]
-                for n, events in enumerate(alerts)
+                [_keyed(event, chosen, _index(parsed, n), event.alert.name) for event in of_one]
+                for n, of_one in enumerate(alerts)
             ]
-        stored = await self._append([event for events in alerts for event in events], Source.READING)
+        events = [event for of_one in alerts for event in of_one]
+        stored = await self._append(events, parsed.size, Source.READING)
         self._counts[Source.READING, Outcome.STORED](len(alerts))
         if parsed.single:
             return answer(request, 201, encode(_Reading("stored", [_single(one) for one in stored])))
@@ -180,16 +181,16 @@ class Receiver:
 
     async def _evaluate(self, readings: list[Reading]) -> list[list[Event]]:
         try:
-            return await self._evaluator.submit(readings) if readings else []
+            return await self.evaluator.submit(readings) if readings else []
         except Unavailable as fault:
             self._counts[Source.READING, Outcome.REFUSED](len(readings))
             raise _unavailable(fault) from None
 
-    async def _append(self, events: list[Event], source: Source) -> list[Stored]:
+    async def _append(self, events: list[Event], size: int, source: Source) -> list[Stored]:
         if not events:
             return []
         try:
-            stored = await self._appender.submit(events)
+            stored = await self.appender.submit(events, size)
         except Unavailable as fault:
             self._counts[source, Outcome.REFUSED](len(events))
             raise _unavailable(fault) from None

@@ -7,14 +7,14 @@ condition that is none.
 
 from __future__ import annotations
 
-import operator
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from enum import StrEnum
 
 from msgspec import Struct
 
 from common.alert import Alert, Status
+from common.condition import Condition
 from common.settings import Rule
 from ingest import identity
 from ingest.event import Event, Reading
@@ -22,15 +22,6 @@ from ingest.metrics import Source
 
 Number = int | float
 LONGEST_SUMMARY = 65_536
-_CONDITION = re.compile(r"\s*(>=|<=|==|!=|>|<)\s*([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*", re.ASCII)
-_OPERATORS: dict[str, Callable[[Number, Number], bool]] = {
-    ">=": operator.ge,
-    "<=": operator.le,
-    "==": operator.eq,
-    "!=": operator.ne,
-    ">": operator.gt,
-    "<": operator.lt,
-}
 _PLACEHOLDER = re.compile(r"\{([^{}]*)\}")
 
 
@@ -74,19 +65,19 @@ class Judgement(Struct, frozen=True):
 class _Compiled:
     def __init__(self, rule: Rule) -> None:
         self.rule = rule
-        self.when = condition(rule.when)
-        self.clear = None if rule.clear is None else condition(rule.clear)
+        self.when = Condition.parse(rule.when)
+        self.clear = None if rule.clear is None else Condition.parse(rule.clear)
         self.labels = tuple(rule.labels.items())
 
     def verdict(self, reading: Reading) -> Verdict | None:
         """None: the rule has nothing to say about it."""
         if any(reading.labels.get(label, "") != value for label, value in self.labels):
             return None
-        if self.when(reading.value):
+        if self.when.holds(reading.value):
             return Verdict.FIRES
         if self.clear is None:
             return None
-        return Verdict.CLEARS if self.clear(reading.value) else Verdict.BETWEEN
+        return Verdict.CLEARS if self.clear.holds(reading.value) else Verdict.BETWEEN
 
 
 class Rules:
@@ -107,15 +98,6 @@ class Rules:
                 incident = identity.incident(reading.host, rule.name, reading.labels, rule.by)
                 found.append(Judgement(rule, reading, verdict, incident))
         return found
-
-
-def condition(text: str) -> Callable[[Number], bool]:
-    """`>= 100` as a function. Raises ValueError."""
-    match = _CONDITION.fullmatch(text)
-    if match is None:
-        raise ValueError(f'expected a condition such as ">= 100", got {text!r}')
-    holds, bound = _OPERATORS[match[1]], float(match[2])
-    return lambda value: holds(value, bound)
 
 
 def render(summary: str, reading: Reading) -> str:

@@ -1,0 +1,144 @@
+"""Ingest as a process: listens at once, connects to Redis, serves until it is told to stop.
+
+Takes settings, returns an exit code. Before Redis has been seen it answers 503; a Redis that does not come
+within `PATIENCE`, or can't be used, ends the process with one line that says why.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+from typing import NoReturn
+
+from redis.asyncio import Redis
+from redis.exceptions import RedisError
+
+from common import connect
+from common.http import CannotListen, Site, serve
+from common.log import Log
+from common.settings import Settings
+from ingest.append import Appender
+from ingest.evaluate import Evaluator
+from ingest.event import Event, Reading, Unavailable
+from ingest.metrics import Metrics
+from ingest.receive import Receiver
+from ingest.route import Router
+
+PATIENCE = 10.0  # seconds for Redis to come up beside us
+PAUSE = 0.2  # seconds between two looks
+GRACE = 10.0  # seconds for requests under way at the end
+
+log = Log("ingest")
+
+
+class _Absent:
+    """Stands in for append and evaluate until Redis has been seen."""
+
+    async def submit(self, items: list[Event] | list[Reading], size: int = 0) -> NoReturn:
+        raise Unavailable("Redis has not answered yet")
+
+
+class Service:
+    """The parts of one process, and in which state they are."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._redis: Redis = connect.client(settings.redis)
+        self._router = Router(settings)
+        self._evaluator: Evaluator | None = None
+        self._appender: Appender | None = None
+        self.draining = False
+        absent = _Absent()
+        self._metrics = Metrics(["/v1/alerts", "/v1/readings", "/healthz", "/readyz", "/metrics"])
+        self._receiver = Receiver(settings.ingest, absent, absent, self._metrics)
+        self.site = Site(
+            self._receiver.routes(),
+            ready=self._why_not_ready,
+            registry=self._metrics.registry,
+            observe=self._metrics.request,
+        )
+
+    async def reach_redis(self, stop: asyncio.Event) -> str | None:
+        """Until Redis answers or `stop` is set. Returns why that came to nothing."""
+        deadline = asyncio.get_running_loop().time() + PATIENCE
+        while not stop.is_set():
+            try:
+                self._begin(await connect.inspect(self._redis, self._settings.redis, self._durability))
+                return None
+            except connect.Unusable as fault:
+                return str(fault)
+            except RedisError as fault:
+                if asyncio.get_running_loop().time() > deadline:
+                    return connect.describe(fault, self._settings.redis.url)
+            await _either(stop, PAUSE)
+        return None
+
+    async def close(self) -> None:
+        """Finish what is under way and let go of Redis."""
+        if self._evaluator is not None:
+            await self._evaluator.close()
+        if self._appender is not None:
+            await self._appender.close()
+        await self._redis.aclose()
+
+    @property
+    def _durability(self) -> str:
+        return self._settings.ingest.durability
+
+    def _begin(self, server: connect.Server) -> None:
+        metrics, settings = self._metrics, self._settings
+        for kind in server.unsafe:
+            metrics.redis_unsafe[kind].set(1)
+            log.warning("redis_unsafe", kind=kind)
+        self._evaluator = Evaluator(self._redis, settings, troubled=metrics.troubled)
+        self._appender = Appender(
+            self._redis,
+            settings,
+            self._router,
+            cluster=server.cluster,
+            measured=metrics.appended,
+            troubled=metrics.troubled,
+        )
+        self._receiver.appender, self._receiver.evaluator = self._appender, self._evaluator
+        version = ".".join(map(str, server.version))
+        log.info("redis_seen", server=server.kind, version=version, durability=self._durability)
+
+    def _why_not_ready(self) -> str | None:
+        if self.draining:
+            return "draining"
+        return None if self._appender is not None else "Redis has not answered yet"
+
+
+async def run(settings: Settings) -> int:
+    """Serve until SIGTERM or SIGINT; the exit code."""
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    service = Service(settings)
+    try:
+        server = await serve(service.site, settings.ingest.listen, setting="ingest.listen")
+    except CannotListen as fault:
+        return complain(str(fault))
+    log.info("listening", address=server.address)
+    trouble = await service.reach_redis(stop)
+    if trouble is None:
+        await stop.wait()
+    service.draining = True
+    log.info("stopping")
+    await server.close(GRACE)
+    await service.close()
+    return 0 if trouble is None else complain(trouble)
+
+
+def complain(text: str) -> int:
+    """One line for a person; the exit code that goes with it."""
+    sys.stderr.write(f"redispatch ingest: {text}\n")
+    return 1
+
+
+async def _either(stop: asyncio.Event, seconds: float) -> None:
+    try:
+        await asyncio.wait_for(stop.wait(), seconds)
+    except TimeoutError:
+        return
