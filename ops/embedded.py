@@ -9,7 +9,13 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
+from redis.exceptions import RedisError
+
+from common import connect
+from common.settings import Redis
+
 HOST = "127.0.0.1"
+LOG = "server.log"
 
 
 class Missing(Exception):
@@ -60,6 +66,25 @@ def command(binary: Path, directory: Path, port: int) -> list[str]:
         "maxmemory-policy": "noeviction",
         "save": "",
         "daemonize": "no",
-        "logfile": str(directory / "server.log"),
+        "logfile": str(directory / LOG),
     }
     return [str(binary), *(word for name, value in options.items() for word in (f"--{name}", value))]
+
+
+async def answers(port: int, pid: int) -> bool:
+    """Whether the server that is process `pid` has its data in memory and answers."""
+    redis = connect.client(Redis(url=f"redis://{HOST}:{port}/0"), connections=1)
+    try:
+        told = await redis.info("server", "persistence")
+    except RedisError:  # not listening yet, or still reading its data
+        return False
+    finally:
+        await redis.aclose()
+    return told["process_id"] == pid and not told["loading"]
+
+
+def last_words(directory: Path, lines: int = 8) -> str:
+    """The end of its log, for a person who wonders why it did not start."""
+    log = directory / LOG
+    said = log.read_text(errors="replace").splitlines() if log.exists() else []
+    return "\n".join(said[-lines:]) or "it said nothing"

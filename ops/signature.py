@@ -1,7 +1,7 @@
 """Standard Webhooks signatures, from the receiver's side.
 
-Takes the headers and the raw body of a request and the secrets it may be signed with (`whsec_` and base64);
-returns what is wrong with it, or None. Raises ValueError for a secret that is none.
+Takes the headers and the raw body of a request and the secrets it may be signed with (`whsec_` and base64,
+or any text); returns what is wrong with it, or None. Raises ValueError for a `whsec_` without base64.
 """
 
 from __future__ import annotations
@@ -17,11 +17,13 @@ TOLERANCE = 300  # seconds a timestamp may be off, as the specification's librar
 
 
 def key_of(secret: str) -> bytes:
-    """The bytes that a secret stands for."""
+    """The bytes that a secret stands for: what the base64 after `whsec_` says, else the text's own."""
+    if not secret.startswith(PREFIX):
+        return secret.encode()
     try:
         return base64.b64decode(secret.removeprefix(PREFIX), validate=True)
     except (binascii.Error, ValueError) as fault:
-        raise ValueError(f"a secret is {PREFIX} and base64") from fault
+        raise ValueError(f"what follows {PREFIX} is not base64") from fault
 
 
 def fault(headers: Mapping[str, str], body: bytes, secrets: Iterable[str], now: float) -> str | None:

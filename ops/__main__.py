@@ -1,0 +1,5 @@
+"""`python -m ops` is `redispatch`."""
+
+from ops.cli import main
+
+main()

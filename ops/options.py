@@ -1,0 +1,66 @@
+"""What the commands share: `--config`, the settings it leads to, and parameters with a unit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from common.units import Address, Duration
+
+if TYPE_CHECKING:
+    from common.settings import Settings
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def config_option(command: F) -> F:
+    """`--config FILE`, else `REDISPATCH_CONFIG`, else `./redispatch.yaml`; the parameter is `config`."""
+    return click.option(
+        "--config",
+        envvar="REDISPATCH_CONFIG",
+        metavar="FILE",
+        help="The configuration; REDISPATCH_CONFIG, or else ./redispatch.yaml.",
+    )(command)
+
+
+def settings(config: str | None) -> Settings:
+    """The settings of that file. Faults become the command's error, one per line."""
+    from common.config import ConfigError, load
+
+    try:
+        return load(config)
+    except ConfigError as faults:
+        raise click.ClickException(str(faults)) from faults
+
+
+class AddressType(click.ParamType):  # type: ignore[type-arg]  # generic in newer click only
+    """`address:port`."""
+
+    name = "address:port"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Address:
+        """What the text says, or the command's error."""
+        try:
+            return value if isinstance(value, Address) else Address.parse(value)
+        except ValueError as fault:
+            self.fail(f"{value!r}: {fault}", param, ctx)
+
+
+class DurationType(click.ParamType):  # type: ignore[type-arg]  # as above
+    """`250ms`, `1s`, `5m`."""
+
+    name = "duration"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Duration:
+        """What the text says, or the command's error."""
+        try:
+            return value if isinstance(value, Duration) else Duration.parse(value)
+        except ValueError as fault:
+            self.fail(f"{value!r}: {fault}", param, ctx)
+
+
+def reason(fault: OSError) -> str:
+    """What the system refuses, without the numbers and addresses that asyncio puts around it."""
+    return (fault.strerror or str(fault) or type(fault).__name__).rpartition(": ")[2].lower()

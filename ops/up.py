@@ -1,0 +1,227 @@
+"""`redispatch up`: everything on one machine, with a server of its own, until told to stop.
+
+Starts the server, a receiver when the configuration sends to it, the dispatcher and ingest as child
+processes; says where they listen; on SIGINT and SIGTERM lets the services drain, then stops the rest. A
+server it did not start is never written to, unless `--redis-url` names it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import click
+
+from common import connect
+from common.settings import Settings
+from common.units import Address
+from ops import children, embedded, lock, options
+from ops.send import base_url
+
+EVERY = 0.02  # seconds between looks at a child that is not ready yet
+SERVER_PATIENCE = 15.0  # seconds a server may take to write its data
+MARGIN = 5.0  # seconds beyond drain_timeout before a service is killed
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is to run, and where."""
+
+    settings: Settings
+    config: str | None
+    data: Path
+    own_server: bool
+    receiver: Address
+
+    @property
+    def secrets(self) -> list[str] | None:
+        """With what the deliveries to the receiver are signed; None when nothing is sent there."""
+        for destination in self.settings.destinations:
+            url = urlsplit(destination.url.reveal() if destination.url else "")
+            if (url.hostname, url.port) == self.receiver:
+                return [secret.reveal() for secret in destination.secrets]
+        return None
+
+    @property
+    def environ(self) -> dict[str, str]:
+        """The children's environment."""
+        return dict(os.environ) | ({"REDISPATCH_CONFIG": self.config} if self.config else {})
+
+
+class Up:
+    """One run."""
+
+    def __init__(self, plan: Plan, held: lock.DataLock) -> None:
+        self._plan = plan
+        self._held = held
+        self._children = children.Children()
+
+    async def live(self) -> None:
+        """Start everything and stay. Raises Died, or ClickException when it can't start."""
+        if self._plan.own_server:
+            await self._start_server()
+        if self._plan.secrets is not None:
+            await self._start_receiver(self._plan.secrets)
+        settings = self._plan.settings
+        for name, listen in (("dispatcher", settings.dispatcher.listen), ("ingest", settings.ingest.listen)):
+            await self._start(name, children.module(name))
+            await self._ready(partial(_answers, f"{base_url(listen)}/readyz"))
+        click.echo(banner(self._plan))
+        await self._children.until_one_dies()
+
+    async def stop(self) -> None:
+        """The services first, so that what they have in hand is settled; then what they need."""
+        self._held.leave()
+        drain = self._plan.settings.dispatcher.drain_timeout + MARGIN
+        await self._children.stop(["ingest", "dispatcher"], drain)
+        await self._children.stop(["receiver"], MARGIN)
+        await self._children.stop(["server"], SERVER_PATIENCE)
+
+    async def _start(self, name: str, command: list[str], **environ: str) -> int:
+        return await self._children.start(
+            name, command, self._plan.environ | environ, keep=[self._held.descriptor]
+        )
+
+    async def _start_server(self) -> None:
+        url = self._plan.settings.redis.url
+        port = own_port(url)
+        if await _connects(embedded.HOST, port):
+            raise click.ClickException(
+                f"something already answers at {embedded.HOST}:{port}, and up writes to no server that it "
+                f"did not start. To use that one: redispatch up --redis-url {url}"
+            )
+        binary = embedded.find()
+        directory = self._plan.data.resolve() / "server"
+        directory.mkdir(exist_ok=True)
+        pid = await self._start("server", embedded.command(binary, directory, port))
+        try:
+            await self._ready(partial(embedded.answers, port, pid))
+        except children.Died as death:
+            raise click.ClickException(f"{death}:\n{embedded.last_words(directory)}") from death
+
+    async def _start_receiver(self, secrets: list[str]) -> None:
+        host, port = self._plan.receiver
+        listen = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        command = children.module("ops", "receive", "--listen", listen)
+        await self._start("receiver", command, RECEIVE_SECRETS=" ".join(secrets))
+        await self._ready(partial(_answers, f"{base_url(listen)}/healthz"))
+
+    async def _ready(self, answers: Callable[[], Awaitable[bool]]) -> None:
+        """Until it answers; raises Died when a child ends first."""
+        while not await answers():
+            self._children.check()
+            await asyncio.sleep(EVERY)
+        self._children.check()
+
+
+def own_port(url: str) -> int:
+    """The port for a server of our own at the configured address."""
+    parts = urlsplit(url)
+    if parts.scheme != "redis" or parts.hostname not in ("127.0.0.1", "localhost") or "@" in parts.netloc:
+        raise click.ClickException(
+            "redis.url is not a plain redis://127.0.0.1:port, where up could start a server of its own; "
+            "to use the server it names: redispatch up --redis-url with that address"
+        )
+    return parts.port or 6379
+
+
+async def _connects(host: str, port: int) -> bool:
+    try:
+        _, writer = await asyncio.open_connection(host, port)
+    except OSError:  # nobody there
+        return False
+    writer.close()
+    return True
+
+
+async def _answers(url: str) -> bool:
+    """Whether a GET of that address is answered with 200 now."""
+    parts = urlsplit(url)
+    try:
+        async with asyncio.timeout(1):
+            reader, writer = await asyncio.open_connection(parts.hostname, parts.port)
+            writer.write(f"GET {parts.path} HTTP/1.1\r\nHost: {parts.netloc}\r\n\r\n".encode())
+            line = await reader.readline()
+            writer.close()
+    except OSError:  # not listening yet, or too slow
+        return False
+    return b" 200 " in line
+
+
+def banner(plan: Plan) -> str:
+    """Where things listen, and what to try."""
+    settings = plan.settings
+    ingest = base_url(settings.ingest.listen)
+    told = {
+        "ingest": f"{ingest}  (POST /v1/alerts)",
+        "dispatcher": f"{base_url(settings.dispatcher.listen)}  (/metrics)",
+        "receiver": "" if plan.secrets is None else f"http://{plan.receiver.host}:{plan.receiver.port}",
+        "server": connect.masked(settings.redis.url) + (f", data in {plan.data}" if plan.own_server else ""),
+    }
+    where = "\n".join(f"  {name:<11} {place}" for name, place in told.items() if place)
+    token = "-H 'Authorization: Bearer TOKEN' " if settings.tokens else ""
+    alert = '{"host":"web-1","name":"disk-full","severity":"critical","summary":"disk at 100%"}'
+    curl = f"curl -i {ingest}/v1/alerts {token}-d '{alert}'"
+    return f"redispatch is up:\n{where}\nTry it:\n  {curl}\nCtrl-C stops it."
+
+
+async def run(plan: Plan) -> None:
+    """Until a signal, or until a child ends (raises click's Exit)."""
+    told = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, told.set)
+    life = asyncio.create_task(_live(plan))
+    signalled = asyncio.create_task(told.wait())
+    await asyncio.wait({life, signalled}, return_when=asyncio.FIRST_COMPLETED)
+    signalled.cancel()
+    if not life.done():
+        click.echo("stopping: what is in hand is finished first")
+        life.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await life
+
+
+async def _live(plan: Plan) -> None:
+    async with lock.DataLock(plan.data, click.echo) as held:
+        up = Up(plan, held)
+        try:
+            await up.live()
+        except children.Died as death:
+            click.echo(f"Error: {death}; stopping the rest", err=True)
+            raise click.exceptions.Exit(1) from death
+        finally:
+            await up.stop()
+
+
+@click.command()
+@options.config_option
+@click.option("--data", type=click.Path(path_type=Path, file_okay=False), default="data", show_default=True)
+@click.option("--redis-url", metavar="URL", help="Use this server instead of an embedded one.")
+@click.option(
+    "--receiver",
+    type=options.AddressType(),
+    default="127.0.0.1:8099",
+    show_default=True,
+    help="Start a receiver here when the configuration sends to it.",
+)
+@click.option("--with-parent", type=int, hidden=True, help="Stop when this process, our parent, ends.")
+def up(
+    config: str | None, data: Path, redis_url: str | None, receiver: Address, with_parent: int | None
+) -> None:
+    """Run everything on this machine, until Ctrl-C."""
+    if with_parent is not None:
+        children.follow(with_parent)
+    if redis_url is not None:
+        os.environ["REDISPATCH_REDIS_URL"] = redis_url
+    plan = Plan(options.settings(config), config, data, redis_url is None, receiver)
+    try:
+        asyncio.run(run(plan))
+    except (children.Died, embedded.Missing, lock.Held) as fault:
+        raise click.ClickException(str(fault)) from fault
