@@ -37,6 +37,9 @@ class Target(Struct, frozen=True):
     keys: list[bytes]
     secrets: list[str]
 
+    def __repr__(self) -> str:
+        return f"Target({self.where})"
+
 
 def target(destination: Destination) -> Target:
     """Where and how a destination is posted to."""
@@ -54,7 +57,7 @@ def target(destination: Destination) -> Target:
         headers["authorization"] = _basic(url.user or "", url.password or "")
     return Target(
         url=url.with_user(None).with_fragment(None),
-        where=f"{url.host}:{url.port}",
+        where=f"{url.host_subcomponent}:{url.port}",
         headers=headers,
         keys=_keys(destination),
         secrets=_secrets(destination, url, headers),

@@ -54,6 +54,7 @@ class Webhook:
         self._clock = clock
         self._pooled: aiohttp.ClientSession | None = None
         self._fresh: aiohttp.ClientSession | None = None
+        self._closed = False
 
     async def deliver(self, delivery: Delivery) -> Outcome:
         """One attempt, over within the destination's timeout."""
@@ -69,6 +70,7 @@ class Webhook:
 
     async def close(self) -> None:
         """Close the connections; attempts under way fail."""
+        self._closed = True
         for session in (self._pooled, self._fresh):
             if session is not None:
                 await session.close()
@@ -92,7 +94,7 @@ class Webhook:
         try:
             return await self._attempt(self._pooled, payload, headers, self._in_time)
         except aiohttp.ClientConnectionError as fault:
-            if dial.opened or not _dropped(fault):
+            if dial.opened or self._closed or not _dropped(fault):
                 raise
         if self._fresh is None:
             self._fresh = self._session(reuse=False)
@@ -168,11 +170,8 @@ async def _beginning(content: StreamReader) -> bytes:
     """Up to 4 KiB of the answer's body. The status is known: a body that breaks off is just a short one."""
     read = b""
     try:
-        while len(read) < answer.READ:
-            piece = await content.read(answer.READ - len(read))
-            if not piece:
-                break
-            read += piece
+        while len(read) < answer.READ and not content.at_eof():
+            read += await content.read(answer.READ - len(read))
     except (TimeoutError, aiohttp.ClientError):
         return read
     return read

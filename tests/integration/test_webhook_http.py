@@ -6,9 +6,13 @@ import gzip
 import json
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
 import pytest
+import uvloop
+from aiohttp import ThreadedResolver
 
 from common import __version__
 from common.outcomes import Outcome, OutcomeKind
@@ -24,9 +28,8 @@ New = Callable[..., Webhook]
 DEADLINE = 10.0
 
 
-@pytest.fixture
-async def new() -> AsyncIterator[New]:
-    """`new(url, **settings)`: a webhook, closed when the test is over."""
+@asynccontextmanager
+async def webhooks() -> AsyncIterator[New]:
     made: list[Webhook] = []
 
     def build(url: str, **settings: Any) -> Webhook:
@@ -38,6 +41,13 @@ async def new() -> AsyncIterator[New]:
     yield build
     for one in made:
         await one.close()
+
+
+@pytest.fixture
+async def new() -> AsyncIterator[New]:
+    """`new(url, **settings)`: a webhook, closed when the test is over."""
+    async with webhooks() as build:
+        yield build
 
 
 async def once(one: Webhook, **of: Any) -> Outcome:
@@ -351,14 +361,27 @@ async def test_nobody_listens(new: New) -> None:
 
 
 async def test_an_unknown_name(new: New, monkeypatch: pytest.MonkeyPatch) -> None:
-    def unknown(*_: object, **__: object) -> None:
+    async def unknown(*_: object, **__: object) -> None:
         raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
 
-    monkeypatch.setattr(socket, "getaddrinfo", unknown)
+    monkeypatch.setattr(ThreadedResolver, "resolve", unknown)
     outcome = await once(new("http://nowhere.example/", allow_private=False))
     assert outcome == Outcome(
         OutcomeKind.CONNECTION, error="cannot connect to nowhere.example:80: Name or service not known"
     )
+
+
+NO_NAMES = ["x" * 64 + ".example", "x" * 300, "a..b"]
+
+
+@pytest.mark.parametrize("host", NO_NAMES)
+async def test_a_name_that_is_none(new: New, host: str) -> None:
+    try:
+        outcome = await once(new(f"http://{host}/", allow_private=False))
+    except Unusable:
+        outcome = Outcome(OutcomeKind.CONNECTION, error="so odd that it is no URL")
+    assert outcome.kind is OutcomeKind.CONNECTION
+    assert outcome.error
 
 
 async def test_tls_that_is_none(new: New) -> None:
@@ -377,24 +400,15 @@ async def test_an_answer_that_is_not_http(new: New, raw: bytes) -> None:
     assert "not HTTP" in outcome.error
 
 
-@pytest.mark.parametrize(
-    "host",
-    [
-        *(
-            "127.0.0.1",
-            "127.0.0.2",
-            "0.0.0.0",
-            "user:pw@127.0.0.1",
-            "localhost",
-            "LOCALHOST",
-            "[::1]",
-            "[::]",
-        ),
-        *("[::ffff:127.0.0.1]", "[::ffff:7f00:1]", "[::127.0.0.1]", "[64:ff9b::7f00:1]", "[2002:7f00:1::]"),
-        *("[fe80::1%25lo]", "0x7f000001", "0x7f.1", "0177.0.0.1", "2130706433", "127.1", "0", "①②⑦.⓪.⓪.①"),
-        *("127。0。0。1", "169.254.169.254", "0xa9fea9fe", "10.0.0.1"),
-    ],
-)
+SPELLINGS = [
+    *("127.0.0.1", "127.0.0.2", "0.0.0.0", "user:pw@127.0.0.1", "localhost", "LOCALHOST", "[::1]", "[::]"),
+    *("[::ffff:127.0.0.1]", "[::ffff:7f00:1]", "[::127.0.0.1]", "[64:ff9b::7f00:1]", "[2002:7f00:1::]"),
+    *("[fe80::1%25lo]", "0x7f000001", "0x7f.1", "0177.0.0.1", "2130706433", "127.1", "0", "①②⑦.⓪.⓪.①"),
+    *("127。0。0。1", "169.254.169.254", "0xa9fea9fe", "10.0.0.1"),
+]
+
+
+@pytest.mark.parametrize("host", SPELLINGS)
 async def test_no_spelling_gets_past_the_guard(new: New, host: str) -> None:
     async with RawServer(answering(OK)) as server:
         try:
@@ -411,15 +425,17 @@ async def test_the_guard_looks_at_every_connection_and_lookups_are_cached(
 ) -> None:
     lookups: list[object] = []
 
-    def local(host: object, port: int, *_: object, **__: object) -> list[object]:
+    async def local(_: object, host: str, port: int, family: int) -> list[dict[str, object]]:
         lookups.append(host)
-        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", port))]
+        return [
+            {"hostname": host, "host": "127.0.0.1", "port": port, "family": family, "proto": 6, "flags": 0}
+        ]
 
     async def once_each(request: RawRequest, writer: asyncio.StreamWriter) -> None:
         writer.write(reply(200, "Connection: close\r\n"))
 
     async with RawServer(once_each) as server:
-        monkeypatch.setattr(socket, "getaddrinfo", local)
+        monkeypatch.setattr(ThreadedResolver, "resolve", local)
         guarded = new(f"http://inside.example:{server.port}/", allow_private=False)
         outcomes = [await once(guarded) for _ in range(2)]
         assert server.connections == 0
@@ -503,3 +519,52 @@ async def test_a_cancelled_attempt_is_gone(new: New) -> None:
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
+
+
+async def test_closing_ends_what_is_under_way(new: New) -> None:
+    second = asyncio.Event()
+
+    async def handle(request: RawRequest, writer: asyncio.StreamWriter) -> None:
+        if request.number == 1:
+            writer.write(OK)
+        else:
+            second.set()
+            await hang(request, writer)
+
+    async with RawServer(handle) as server, asyncio.timeout(DEADLINE):
+        one = new(server.url)
+        await once(one)
+        task = asyncio.create_task(once(one))
+        await second.wait()
+        await one.close()
+        assert (await task).kind is OutcomeKind.CONNECTION
+    assert server.connections == 1
+
+
+ON_UVLOOP: list[Callable[[New], Awaitable[None]]] = [
+    partial(test_a_used_connection_that_was_dropped_is_replaced_at_once, drop=asyncio.StreamWriter.close),
+    partial(test_a_used_connection_that_was_dropped_is_replaced_at_once, drop=reset),
+    test_only_once_more,
+    test_a_new_connection_that_is_dropped_is_a_failure,
+    test_dropped_in_the_middle_of_the_answer_is_not_free,
+    partial(test_the_status_counts_when_the_body_breaks_off, status=500),
+    test_a_huge_answer_is_not_read,
+    test_no_answer_in_time,
+    test_nobody_listens,
+    test_tls_that_is_none,
+    test_a_cancelled_attempt_is_gone,
+    test_closing_ends_what_is_under_way,
+    *(partial(test_no_spelling_gets_past_the_guard, host=host) for host in SPELLINGS),
+    *(partial(test_a_name_that_is_none, host=host) for host in NO_NAMES),
+]
+
+
+@pytest.mark.parametrize("case", ON_UVLOOP)
+def test_the_same_on_uvloop(case: Callable[[New], Awaitable[None]]) -> None:
+    """It carries the dispatcher, and has sockets, lookups and errors of its own."""
+
+    async def run() -> None:
+        async with webhooks() as build:
+            await case(build)
+
+    uvloop.run(run())

@@ -64,6 +64,7 @@ def test_webhook() -> None:
     assert isinstance(make(webhook()), Webhook)
 
 
+GOOD: dict[str, Any] = {"name": "pager", "type": "webhook", "url": Secret("http://h.example/")}
 BAD: dict[str, tuple[dict[str, Any], str]] = {
     "type": ({"type": "pigeon"}, "type 'pigeon' is not one of webhook, stdout, discard"),
     "no url": ({"url": None}, "url: is missing"),
@@ -97,18 +98,10 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
 @pytest.mark.parametrize(("settings", "says"), BAD.values(), ids=list(BAD))
 def test_settings_that_cannot_be_used_are_named_and_not_shown(settings: dict[str, Any], says: str) -> None:
     with pytest.raises(Unusable) as raised:
-        make(
-            webhook(**({"url": "http://h.example/"} | settings))
-            if "url" not in settings
-            else broken(settings)
-        )
+        make(Destination(**GOOD | settings))
     assert str(raised.value).startswith(f"destination pager: {says}")
     assert "hidden" not in str(raised.value)
     assert "h!dden" not in str(raised.value)
-
-
-def broken(settings: dict[str, Any]) -> Destination:
-    return Destination(**{"name": "pager", "type": "webhook"} | settings)
 
 
 def test_masking_takes_the_longest_secret_first() -> None:
@@ -122,8 +115,9 @@ def test_masking_takes_the_longest_secret_first() -> None:
 
 
 def test_a_destination_shows_no_secret() -> None:
-    shown = repr(make(webhook("http://me:hidden@h.example/", secrets=[Secret("hidden")])))
-    assert "hidden" not in shown
+    settings = webhook("http://me:hidden@[::1]:81/hidden", secrets=[Secret("hidden")])
+    assert "hidden" not in repr(make(settings))
+    assert repr(target(settings)) == "Target([::1]:81)"
 
 
 def test_only_what_is_used_is_imported() -> None:
