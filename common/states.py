@@ -24,8 +24,8 @@ class State(StrEnum):
 MEANING = {
     State.ABSENT: "Nothing is known of the key, or its record has expired. Append moves it on.",
     State.QUEUED: "The entry is in the stream. A claim moves it on; a crash leaves it, unread or pending.",
-    State.IN_FLIGHT: "A consumer has claimed the entry. Its settlement moves it on; a crash leaves it pending, "
-    "and the next reclaim takes it after the visibility timeout.",
+    State.IN_FLIGHT: "A consumer has claimed the entry. Its settlement moves it on; a crash leaves it "
+    "pending, and the next reclaim takes it after the visibility timeout.",
     State.RETRYING: "The delivery waits in `retry`, or has just come back from there. "
     "A claim moves it on; there is nothing that a crash could leave.",
     State.DELIVERED: "The destination has it, or a later resolution made it needless. "

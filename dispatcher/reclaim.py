@@ -21,7 +21,7 @@ _reap = Script("dispatcher", "reap")
 
 
 class Reclaimed(Struct, frozen=True):
-    """What one round gave; `following` is where the next one starts, `gate` the state of a closed one or ""."""
+    """What one round gave; the next one starts at `following`, `gate` is the state of a closed one or ""."""
 
     gate: str
     following: str

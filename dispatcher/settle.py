@@ -103,7 +103,7 @@ def _told(item: Settling) -> tuple[str, int, int | None, str, Argument, list[byt
 
 
 def _was_tried(entry: Entry, reason: Reason, status: int | None) -> bool:
-    """Whether it dies of an attempt made just now; one that waited for room among the dead letters does not."""
+    """Whether it dies of an attempt made just now; one that waited to become a dead letter does not."""
     if b"reason" in entry.fields:
         return False
     return status is not None or reason in (Reason.ATTEMPTS, Reason.REJECTED, Reason.REFUSED)

@@ -1,0 +1,83 @@
+"""What both services do at their start and end: load, listen for signals, wait for Redis, complain.
+
+Takes a service's name and its coroutine; returns exit codes. A person's mistake is one line on stderr.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+from collections.abc import Awaitable, Callable
+
+import uvloop
+from redis.asyncio import Redis
+from redis.exceptions import RedisError
+
+from common import connect, log
+from common.config import ConfigError, load
+from common.settings import Settings
+
+PATIENCE = 10.0  # seconds for Redis to come up beside us
+PAUSE = 0.2  # seconds between two looks
+
+Serve = Callable[[Settings, asyncio.Event], Awaitable[None]]
+
+
+class Unstartable(Exception):
+    """The service can't do its work; the text says why and what to do."""
+
+
+def main(name: str, config_path: str | None, serve: Serve) -> int:
+    """Load the configuration, serve until SIGTERM or SIGINT, and return the exit code."""
+    try:
+        settings = load(config_path)
+    except ConfigError as fault:
+        return complain(name, f"the configuration can't be used\n{fault}")
+    log.setup(name)
+    try:
+        uvloop.run(_until_told(settings, serve))
+    except Unstartable as fault:
+        return complain(name, str(fault))
+    return 0
+
+
+async def _until_told(settings: Settings, serve: Serve) -> None:
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    await serve(settings, stop)
+
+
+async def reach(
+    redis: Redis, settings: Settings, stop: asyncio.Event, *, durability: str = "written"
+) -> connect.Server | None:
+    """What Redis is, once it answers; None when told to stop first. Raises Unstartable."""
+    deadline = asyncio.get_running_loop().time() + PATIENCE
+    while not stop.is_set():
+        try:
+            return await connect.inspect(redis, settings.redis, durability)
+        except connect.Unusable as fault:
+            raise Unstartable(str(fault)) from fault
+        except RedisError as fault:
+            if asyncio.get_running_loop().time() > deadline:
+                raise Unstartable(connect.describe(fault, settings.redis.url)) from fault
+        await either(stop, PAUSE)
+    return None
+
+
+async def either(stop: asyncio.Event, seconds: float) -> None:
+    """Sleep, but not beyond the order to stop."""
+    if stop.is_set():
+        return
+    try:
+        async with asyncio.timeout(seconds):
+            await stop.wait()
+    except TimeoutError:
+        return
+
+
+def complain(name: str, text: str) -> int:
+    """One line for a person; the exit code that goes with it."""
+    sys.stderr.write(f"redispatch {name}: {text}\n")
+    return 1

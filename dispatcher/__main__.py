@@ -1,0 +1,17 @@
+"""`python -m dispatcher`: the service that delivers."""
+
+from __future__ import annotations
+
+import sys
+
+from common import service
+from dispatcher.serve import run
+
+
+def main(config_path: str | None = None) -> int:
+    """Serve, and return the exit code."""
+    return service.main("dispatcher", config_path, run)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,330 @@
+"""The way of one destination's deliveries in one replica: take, claim, deliver, decide, settle.
+
+1. `run` takes no more entries than there are free slots, and waits for the bell when there are none.
+2. `start` reads them and claims them in one call; what can't be sent is concluded at once.
+3. `_attempt` hands a delivery to the destination, `_finish` decides what its outcome means.
+4. `_conclude` puts the decision into the next batch of settlements; its slot is free when that is done.
+
+Whatever Redis does is waited out: what is in hand stays in hand.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Iterable, Sequence
+from time import perf_counter
+
+from redis import exceptions as errors
+
+from common import keys, settings
+from common.alert import Malformed, TooNew
+from common.batching import Batcher
+from common.log import Log
+from common.outcomes import (
+    Dead,
+    Delivered,
+    Duplicate,
+    Later,
+    Outcome,
+    OutcomeKind,
+    Reason,
+    Result,
+    Settlement,
+    Superseded,
+)
+from common.policy import retry_policy
+from common.trouble import Kind, kind_of
+from dispatcher.claim import Verdict, claim
+from dispatcher.decide import decide
+from dispatcher.destinations.base import Delivery, make
+from dispatcher.entry import Entry, read
+from dispatcher.replica import Replica
+from dispatcher.settle import Caps, Settled, Settling, settle
+from dispatcher.take import Taken, make_group, take, wait_for_bell
+
+log = Log("dispatcher")
+
+LOOK_AGAIN = 1.0  # seconds until another copy in flight is looked at again, with as much jitter
+TOO_NEW = 5.0  # seconds until a newer replica may have taken it
+LONGEST_BACKOFF = 5.0  # seconds between tries of a Redis in trouble
+QUIET = 10.0  # seconds between log lines about the same trouble
+BATCH = 512  # settlements in one call
+
+
+class Lane:
+    """One destination in this process."""
+
+    def __init__(self, replica: Replica, destination: settings.Destination) -> None:
+        self.replica = replica
+        self.name = destination.name
+        self.keys = keys.Destination(replica.settings.redis.namespace, destination.name)
+        self.metrics = replica.metrics.of[destination.name]
+        self.in_work: dict[str, Entry] = {}
+        self.step = asyncio.Lock()  # held from a take, or a reclaim, until its entries are in work
+        self._destination = destination
+        self._policy = retry_policy(destination)
+        self._kind = make(destination)
+        remember = replica.settings.dedupe.remember.ms
+        self._caps = Caps(replica.settings.queue.max_dead, self._policy.max_age.ms + remember, remember)
+        self._changed = asyncio.Event()
+        self._attempts: set[asyncio.Task[None]] = set()
+        self._settler: Batcher[Settling, None] = Batcher(self._settle, most=BATCH)
+        self._troubles = 0
+        self._told_at = 0.0
+
+    @property
+    def free(self) -> int:
+        """Slots that are free."""
+        return self._destination.max_in_flight - len(self.in_work)
+
+    async def run(self) -> None:
+        """Until the replica stops."""
+        stopping = self.replica.stopping
+        while not stopping.is_set():
+            try:
+                await self._round()
+                self._troubles = 0
+            except errors.RedisError as fault:
+                await self.trouble(fault)
+
+    async def _round(self) -> None:
+        replica = self.replica
+        while self.free <= 0 and not replica.stopping.is_set():
+            await self._change()
+        async with self.step:
+            if replica.stopping.is_set() or not replica.quarantine.open.is_set():
+                taken = None
+            else:
+                taken = await take(replica.redis, self.keys, replica.consumer, self.free)
+                replica.clock.set(taken.now)
+                replica.pulse.beat()
+                replica.metrics.progress.set_to_current_time()
+                await self.start(taken.entries)
+        if taken is None:
+            await replica.quarantine.open.wait()
+        elif taken.gate or taken.last:
+            await self._rest(taken)
+
+    async def _rest(self, taken: Taken) -> None:
+        """Wait for the bell, the next retry, or a gate that may have opened."""
+        longest = min(1000, self.replica.settings.dispatcher.visibility_timeout.ms // 6)
+        if taken.next_due >= 0:
+            longest = min(longest, taken.next_due - self.replica.clock.now())
+        if longest <= 0:
+            return
+        if taken.gate:
+            await self.replica.pause(longest / 1000)
+        else:
+            await wait_for_bell(self.replica.bell, self.keys, taken.last, longest)
+
+    async def start(self, entries: Sequence[Entry]) -> None:
+        """Claim entries and begin with those that are ours to deliver."""
+        readable: list[tuple[Entry, Delivery]] = []
+        for entry in entries:
+            self.in_work[entry.id] = entry
+            try:
+                readable.append((entry, read(entry)))
+            except Malformed as fault:
+                self._conclude(entry, None, Dead(Reason.MALFORMED, error=str(fault)), claimed=False)
+            except TooNew:
+                self._conclude(entry, None, Later(TOO_NEW, spends=False), claimed=False)
+        if not readable:
+            return
+        if self.replica.stopping.is_set():
+            self.hand_back(entry for entry, _ in readable)
+            return
+        verdicts = await self._claim([delivery for _, delivery in readable])
+        for (entry, delivery), verdict in zip(readable, verdicts, strict=True):
+            self._follow(entry, delivery, verdict)
+
+    def hand_back(self, entries: Iterable[Entry]) -> None:
+        """Give entries that were not claimed back to the fleet, at once and unspent."""
+        for entry in entries:
+            self.in_work[entry.id] = entry
+            self._conclude(entry, None, Later(0, spends=False), claimed=False)
+
+    async def _claim(self, deliveries: list[Delivery]) -> list[Verdict]:
+        replica = self.replica
+        while True:
+            try:
+                return await claim(
+                    replica.redis, self.keys, replica.consumer, self._caps.record_ttl, deliveries
+                )
+            except errors.RedisError as fault:
+                if replica.stopping.is_set():
+                    return [Verdict.NOT_MINE] * len(deliveries)  # pending: others will reclaim it
+                await self.trouble(fault)
+
+    def _follow(self, entry: Entry, delivery: Delivery, verdict: Verdict) -> None:
+        match verdict:
+            case Verdict.DELIVER:
+                needless = self._needless(entry, delivery)
+                if needless is None:
+                    self._attempt(entry, delivery)
+                else:
+                    self._conclude(entry, delivery, needless, claimed=True)
+            case Verdict.DUPLICATE:
+                self._conclude(entry, delivery, Duplicate(), claimed=False)
+            case Verdict.LOOK_AGAIN:
+                delay = LOOK_AGAIN * (1 + random.random())  # noqa: S311 - jitter, no secret
+                self._conclude(entry, delivery, Later(delay, spends=False), claimed=False)
+            case Verdict.SUPERSEDED:
+                self._conclude(entry, delivery, Superseded(), claimed=True)
+            case Verdict.NOT_MINE:
+                self.metrics.fenced.inc()
+                self._release(entry.id)
+
+    def _needless(self, entry: Entry, delivery: Delivery) -> Settlement | None:
+        """What is to be done with a claimed delivery instead of an attempt, if anything."""
+        if self.replica.stopping.is_set():
+            return Later(0, spends=False)
+        if entry.deliveries > self.replica.settings.dispatcher.max_deliveries:
+            return Dead(
+                Reason.MAX_DELIVERIES, error=f"handed out {entry.deliveries - 1} times without an end"
+            )
+        waiting = entry.fields.get(b"reason")
+        if waiting is not None:
+            status, error = entry.fields.get(b"status", b""), entry.fields.get(b"error", b"")
+            told = int(status) if status.isdigit() else None
+            return Dead(Reason(waiting.decode()), told, error.decode("utf-8", "replace"))
+        if self.replica.clock.now() - delivery.first_at > self._policy.max_age.ms:
+            return Dead(Reason.MAX_AGE, error=f"older than {self._policy.max_age}")
+        return None
+
+    def _attempt(self, entry: Entry, delivery: Delivery) -> None:
+        started = perf_counter()
+        try:
+            outcome = self._kind.deliver(delivery)
+        except Exception as bug:  # noqa: BLE001 - a bug in a kind of destination must not stop the others
+            outcome = self._broke(delivery, bug)
+        if isinstance(outcome, Outcome):
+            self._finish(entry, delivery, outcome, started)
+            return
+        task = asyncio.get_running_loop().create_task(self._wait_for(entry, delivery, outcome, started))
+        self._attempts.add(task)
+        task.add_done_callback(self._attempts.discard)
+
+    async def _wait_for(
+        self, entry: Entry, delivery: Delivery, outcome: Awaitable[Outcome], started: float
+    ) -> None:
+        try:
+            told = await outcome
+        except Exception as bug:  # noqa: BLE001 - the same
+            told = self._broke(delivery, bug)
+        self._finish(entry, delivery, told, started)
+
+    def _broke(self, delivery: Delivery, bug: Exception) -> Outcome:
+        log.error("attempt_broke", fault=bug, destination=self.name, key=delivery.key)
+        return Outcome(OutcomeKind.FAILED, error=f"internal: {type(bug).__name__}")
+
+    def _finish(self, entry: Entry, delivery: Delivery, outcome: Outcome, started: float) -> None:
+        self.metrics.attempts[outcome.kind].inc()
+        self.metrics.attempt.observe(perf_counter() - started)
+        decision = decide(
+            outcome,
+            delivery.attempt,
+            delivery.first_at,
+            self.replica.clock.now(),
+            self._policy,
+            self._destination.retry_after_cap,
+            random.random,
+        )
+        if isinstance(decision, Later):
+            self.metrics.retries[outcome.kind].inc()
+        if outcome.kind is not OutcomeKind.DELIVERED:
+            log.info(
+                "attempt",
+                destination=self.name,
+                key=delivery.key,
+                attempt=delivery.attempt,
+                outcome=outcome.kind,
+                status=outcome.status,
+                error=outcome.error,
+                decision=type(decision).__name__.lower(),
+            )
+        self._conclude(entry, delivery, decision, claimed=True)
+
+    def _conclude(
+        self, entry: Entry, delivery: Delivery | None, settlement: Settlement, *, claimed: bool
+    ) -> None:
+        self._settler.submit(Settling(entry, delivery, settlement, claimed))
+
+    async def _settle(self, batch: list[Settling]) -> list[None]:
+        replica = self.replica
+        while True:
+            try:
+                answers = await settle(replica.redis, self.keys, replica.consumer, self._caps, batch)
+                break
+            except errors.RedisError as fault:
+                await self.trouble(fault, patient=True)
+        for item, answer in zip(batch, answers, strict=True):
+            self._count(item, answer)
+            self.in_work.pop(item.entry.id, None)
+        self._changed.set()
+        return [None] * len(batch)
+
+    def _count(self, item: Settling, answer: Settled) -> None:
+        if answer is Settled.FENCED:
+            self.metrics.fenced.inc()
+        elif answer is Settled.DONE:
+            match item.settlement:
+                case Delivered():
+                    self.metrics.deliveries[Result.DELIVERED].inc()
+                    if item.delivery:
+                        age = self.replica.clock.now() - item.delivery.first_at
+                        self.metrics.end_to_end.observe(age / 1000)
+                case Duplicate():
+                    self.metrics.deliveries[Result.DUPLICATE].inc()
+                case Superseded():
+                    self.metrics.deliveries[Result.SUPERSEDED].inc()
+                case Dead(reason):
+                    self.metrics.deliveries[Result.DEAD].inc()
+                    self.metrics.dead[reason].inc()
+                case Later():
+                    pass
+
+    def _release(self, entry_id: str) -> None:
+        self.in_work.pop(entry_id, None)
+        self._changed.set()
+
+    async def _change(self) -> None:
+        """Wait until fewer entries are in work."""
+        self._changed.clear()
+        await self._changed.wait()
+
+    async def idle(self) -> None:
+        """Return when nothing is being taken and nothing is in work."""
+        async with self.step:
+            pass
+        while self.in_work:
+            await self._change()
+
+    async def close(self) -> None:
+        """Let go of attempts that were not finished in time; their entries stay pending for the others."""
+        for task in self._attempts:
+            task.cancel()
+        await asyncio.gather(*self._attempts, return_exceptions=True)
+        await self._kind.close()
+
+    async def trouble(self, fault: errors.RedisError, *, patient: bool = False) -> None:
+        """Wait out what Redis did; a group that is gone is made again. `patient`: also while stopping."""
+        kind = kind_of(fault)
+        self.replica.metrics.errors[kind].inc()
+        self._tell(kind, fault)
+        if kind is Kind.NOGROUP:
+            try:
+                if await make_group(self.replica.redis, self.keys):
+                    self.replica.metrics.group_recreated.inc()
+                    log.warning("group_recreated", destination=self.name)
+            except errors.RedisError as worse:
+                self._tell(kind_of(worse), worse)
+        self._troubles = min(self._troubles + 1, 10)
+        delay = random.random() * min(LONGEST_BACKOFF, 0.05 * 2**self._troubles)  # noqa: S311 - jitter
+        await (asyncio.sleep(delay) if patient else self.replica.pause(delay))
+
+    def _tell(self, kind: Kind, fault: errors.RedisError) -> None:
+        now = perf_counter()
+        if now - self._told_at > QUIET:
+            self._told_at = now
+            log.warning("redis_trouble", destination=self.name, kind=kind, error=fault)
