@@ -56,8 +56,8 @@ def client(redis: settings.Redis, *, connections: int = 32, blocking: float = 0.
     """
     options: dict[str, Any] = dict(parse_url(redis.url))
     plain = options.pop("connection_class", Connection)
-    return Redis(
-        connection_pool=BlockingConnectionPool(
+    return Redis.from_pool(
+        BlockingConnectionPool(
             connection_class=_PACKED[plain],
             max_connections=connections,
             timeout=redis.timeout,

@@ -61,7 +61,7 @@ async def connected() -> AsyncIterator[Callable[[Server | str], Redis]]:
         def client(where: Server | str) -> Redis:
             url = where if isinstance(where, str) else where.url
             made = connect.client(RedisSection(url=url, timeout=Duration(10)))
-            stack.push_async_callback(made.aclose)
+            stack.push_async_callback(made.aclose, close_connection_pool=True)
             return made
 
         yield client

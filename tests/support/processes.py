@@ -81,6 +81,11 @@ class Process:
         await asyncio.wait(self._readers, timeout=0.5)
         return code
 
+    async def wait_closed(self, deadline: float = DEADLINE) -> None:
+        """Until nobody can write to its pipes any more: it and all it started have ended."""
+        done, _ = await asyncio.wait(self._readers, timeout=deadline)
+        assert len(done) == len(self._readers), f"something {self.name} started still runs:\n{self.text}"
+
     async def stop(self, deadline: float = DEADLINE) -> int:
         """SIGTERM, and its exit code."""
         self.signal(signal.SIGTERM)
