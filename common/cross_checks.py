@@ -7,7 +7,6 @@ fault at the same place is dropped by the report.
 from __future__ import annotations
 
 import re
-import string
 from collections.abc import Iterable, Sequence
 from urllib.parse import urlsplit
 
@@ -61,7 +60,6 @@ def _listening(settings: Settings, report: Report) -> None:
             Address.parse(getattr(settings, section).listen)
         except ValueError as fault:
             report.fault((section, "listen"), str(fault))
-            continue
     ingest, path = settings.ingest, ("ingest", "listen")
     if report.faulty(path) or settings.tokens or ingest.allow_anonymous:
         return
@@ -124,10 +122,6 @@ def _rule(rule: Rule, path: Path, report: Report) -> None:
             report.fault((*path, name), str(fault))
     if len(conditions) == 2 and conditions[0].overlaps(conditions[1]):
         report.fault((*path, "clear"), f"a value could fulfil both clear and when ({rule.when})")
-    try:
-        list(string.Formatter().parse(rule.summary or ""))
-    except ValueError as fault:
-        report.fault((*path, "summary"), f"{fault}; a plain brace is written {{{{ or }}}}")
 
 
 def _destination(destination: Destination, path: Path, report: Report) -> None:
