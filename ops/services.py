@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import os
 import sys
-from typing import NoReturn
 
 import click
 
-from ops import children, options
+from ops import options
 
 
 @click.command()
 @options.config_option
 def check(config: str | None) -> None:
-    """Say everything that is wrong or doubtful with the configuration."""
+    """Say all that is wrong with the configuration."""
     from ops.check import check as run
 
     sys.exit(run(config, sys.stdout))
@@ -23,18 +21,16 @@ def check(config: str | None) -> None:
 @click.command()
 @options.config_option
 def ingest(config: str | None) -> None:
-    """Run the service that takes alerts; the same as python -m ingest."""
-    become("ingest", config)
+    """Run what takes alerts: python -m ingest."""
+    from ingest.__main__ import main
+
+    sys.exit(main(config))
 
 
 @click.command()
 @options.config_option
 def dispatcher(config: str | None) -> None:
-    """Run the service that delivers; the same as python -m dispatcher."""
-    become("dispatcher", config)
+    """Run what delivers: python -m dispatcher."""
+    from dispatcher.__main__ import main
 
-
-def become(service: str, config: str | None) -> NoReturn:
-    """Go on as that service in this very process."""
-    environ = dict(os.environ) | ({"REDISPATCH_CONFIG": config} if config else {})
-    os.execve(sys.executable, children.module(service), environ)  # noqa: S606 - no shell is wanted
+    sys.exit(main(config))

@@ -70,8 +70,9 @@ class Up:
         if self._plan.secrets is not None:
             await self._start_receiver(self._plan.secrets)
         settings = self._plan.settings
-        for name, listen in (("dispatcher", settings.dispatcher.listen), ("ingest", settings.ingest.listen)):
-            await self._start(name, children.module(name))
+        for service in ("dispatcher", "ingest"):
+            await self._start(service, children.module(service))
+        for listen in (settings.dispatcher.listen, settings.ingest.listen):
             await self._ready(partial(_answers, f"{base_url(listen)}/readyz"))
         click.echo(banner(self._plan))
         await self._children.until_one_dies()
@@ -168,7 +169,7 @@ def banner(plan: Plan) -> str:
     where = "\n".join(f"  {name:<11} {place}" for name, place in told.items() if place)
     token = "-H 'Authorization: Bearer TOKEN' " if settings.tokens else ""
     alert = '{"host":"web-1","name":"disk-full","severity":"critical","summary":"disk at 100%"}'
-    curl = f"curl -i {ingest}/v1/alerts {token}-d '{alert}'"
+    curl = f"curl -i {ingest}/v1/alerts -H 'Content-Type: application/json' {token}-d '{alert}'"
     return f"redispatch is up:\n{where}\nTry it:\n  {curl}\nCtrl-C stops it."
 
 
