@@ -15,16 +15,22 @@ _HOUR = 3600.0
 
 
 class Policy(Struct, frozen=True):
-    """`attempts` failures at most, each followed by a wait of up to `min(cap, base * 2**(n-1))` seconds
-    (full jitter: half of it on average), and nothing later than `max_age` after the first append."""
+    """`attempts` failures at most, each followed by a wait of up to its ceiling (full jitter: half of it on
+    average), and nothing later than `max_age` after the first append.
+
+    The ceiling of failure n is `min(cap, base * 2**(n-1))` seconds, or `schedule[n-1]` where there is one.
+    """
 
     attempts: int
     base: float
     cap: float
     max_age: Duration
+    schedule: tuple[float, ...] = ()
 
     def ceiling(self, attempt: int) -> float:
         """The longest wait, seconds, after failure number `attempt` (1-based)."""
+        if self.schedule:
+            return min(self.cap, self.schedule[min(attempt, len(self.schedule)) - 1])
         # Beyond 2**63 every base has met its cap, and a float would overflow at 2**1024.
         return min(self.cap, self.base * 2.0 ** min(attempt - 1, 63))
 
@@ -40,14 +46,30 @@ class Policy(Struct, frozen=True):
 #   after failure    1     2     3     4     5     6     7
 #   waits up to     1s    2s    4s    8s   16s   32s   64s
 #   expected at   0.5s  1.5s  3.5s  7.5s   15s   31s   63s
-# webhook: Standard Webhooks tries ten times within 75h35m (5s 5m 30m 2h 5h 10h 14h 20h 24h).
+# webhook: the ten attempts of Standard Webhooks, 75h35m when every wait is the longest.
 #   after failure    1     2     3     4     5     6     7     8     9
-#   waits up to    15m   30m    1h    2h    4h    8h   16h   32h   48h
-#   expected at   7.5m 22.5m 52.5m  1.9h  3.9h  7.9h 15.9h 31.9h 55.9h
-# The last attempt falls within the 76h in about seven of eight cases; max_age ends the others.
+#   waits up to     5s    5m   30m    2h    5h   10h   14h   20h   24h
+#   expected at   2.5s  2.5m 17.5m  1.3h  3.8h  8.8h 15.8h 25.8h 37.8h
+# With a `base` of one's own the schedule gives way to the formula.
 PRESETS = {
     "page": Policy(attempts=8, base=1.0, cap=300.0, max_age=Duration(_HOUR)),
-    "webhook": Policy(attempts=10, base=900.0, cap=48 * _HOUR, max_age=Duration(76 * _HOUR)),
+    "webhook": Policy(
+        attempts=10,
+        base=5.0,
+        cap=24 * _HOUR,
+        max_age=Duration(76 * _HOUR),
+        schedule=(
+            5.0,
+            300.0,
+            1800.0,
+            2 * _HOUR,
+            5 * _HOUR,
+            10 * _HOUR,
+            14 * _HOUR,
+            20 * _HOUR,
+            24 * _HOUR,
+        ),
+    ),
 }
 
 
@@ -60,6 +82,7 @@ def retry_policy(destination: Destination) -> Policy:
         base=preset.base if retry.base is None else retry.base,
         cap=preset.cap if retry.cap is None else retry.cap,
         max_age=preset.max_age if retry.max_age is None else retry.max_age,
+        schedule=preset.schedule if retry.base is None else (),
     )
 
 

@@ -1,7 +1,8 @@
 """Which destinations an alert goes to: the configured routes, compiled once.
 
 Takes settings, then alerts; returns names of destinations. The first route that matches wins unless it
-says `continue`; an alert that none matches goes nowhere. Raises nothing.
+says `continue`; without any routes every alert goes everywhere; one that none matches goes nowhere (and
+is refused by receive). Raises nothing.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from common.alert import Alert
-from common.settings import Match, Settings
+from common.settings import Match, Route, Settings
 
 Allowed = Collection[str | None]
 
@@ -21,7 +22,7 @@ class Router:
         self._order = {destination.name: place for place, destination in enumerate(settings.destinations)}
         self._routes = [
             (_fields(route.match), _labels(route.match), tuple(route.to), route.continue_)
-            for route in settings.routes
+            for route in settings.routes or _everywhere(settings)
         ]
 
     def destinations(self, alert: Alert) -> tuple[str, ...]:
@@ -35,6 +36,11 @@ class Router:
         if len(chosen) < 2:
             return tuple(chosen)
         return tuple(sorted(set(chosen), key=lambda name: self._order.get(name, len(self._order))))
+
+
+def _everywhere(settings: Settings) -> list[Route]:
+    names = [destination.name for destination in settings.destinations]
+    return [Route(to=names)] if names else []
 
 
 def _matches(alert: Alert, fields: list[tuple[str, Allowed]], labels: list[tuple[str, Allowed]]) -> bool:

@@ -26,12 +26,20 @@ _SHORT_SECRET = 32  # characters after whsec_: Standard Webhooks asks for 24 byt
 
 
 def check(path: str | None, out: TextIO) -> int:
-    """Print what is wrong (exit code 1) or doubtful (exit code 0) with the configuration at `path`."""
+    """Print what is wrong (exit code 1) or doubtful (exit code 0) with the configuration at `path`.
+
+    Routes that leave some alerts without a destination are wrong here, although the services start: ingest
+    refuses such alerts with 400, so that none goes nowhere in silence.
+    """
     try:
         loaded = load_with_places(path)
     except ConfigError as error:
         out.write("".join(f"fault: {fault}\n" for fault in error.faults))
         out.write(f"{_count(len(error.faults), 'fault')}, nothing would start\n")
+        return 1
+    if loaded.settings.routes and not any(route.match == Match() for route in loaded.settings.routes):
+        where = loaded.report.place(("routes",))
+        out.write(f"fault: {where}: an alert that fits none of them is refused; end with {{to: [...]}}\n")
         return 1
     found = list(warnings(loaded.settings))
     out.write("".join(f"warning: {loaded.report.place(where)}: {message}\n" for where, message in found))
@@ -74,11 +82,8 @@ def _listening(settings: Settings) -> Warned:
 
 def _routing(settings: Settings) -> Warned:
     routes = settings.routes
-    if not any(route.match == Match() for route in routes):
-        yield (
-            ("routes",),
-            "none is without a match: an alert that fits none of them goes nowhere; end with {to: [...]}",
-        )
+    if not routes:
+        return  # every alert goes everywhere
     final = next((index for index, route in enumerate(routes) if _ends(route)), len(routes))
     for index in range(final + 1, len(routes)):
         yield ("routes", index), f"is never reached: routes[{final}] takes everything and does not continue"

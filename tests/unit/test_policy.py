@@ -35,9 +35,17 @@ def test_each_field_alone_can_be_given() -> None:
 
 def test_the_webhook_schedule_covers_the_horizon() -> None:
     webhook = PRESETS["webhook"]
-    times = [round(at / HOUR, 3) for at in webhook.expected()]
-    assert times == [0, 0.125, 0.375, 0.875, 1.875, 3.875, 7.875, 15.875, 31.875, 55.875]
-    assert 0.7 * webhook.max_age < webhook.expected()[-1] < webhook.max_age
+    times = [round(at / HOUR, 2) for at in webhook.expected()]
+    assert times == [0, 0, 0.04, 0.29, 1.29, 3.79, 8.79, 15.79, 25.79, 37.79]
+    longest = sum(webhook.ceiling(attempt) for attempt in range(1, webhook.attempts))
+    assert longest == 75 * HOUR + 35 * 60 + 5
+    assert longest < webhook.max_age
+
+
+def test_a_base_of_ones_own_replaces_the_schedule() -> None:
+    policy = retry_policy(destination(base=Duration(0.5)))
+    assert [policy.ceiling(attempt) for attempt in (1, 2, 3)] == [0.5, 1.0, 2.0]
+    assert retry_policy(destination(cap=Duration(60))).ceiling(3) == 60
 
 
 def test_the_page_schedule() -> None:
