@@ -20,7 +20,7 @@ from common.http import Handler, Problem, Request, answer, encode
 from common.settings import Ingest
 from ingest import identity, inflate, parse
 from ingest.event import Event, Reading, Stored, Unavailable
-from ingest.metrics import Metrics, Outcome, Source
+from ingest.metrics import Metrics, Outcomes
 from ingest.parse import BadBody, Kind, Parsed, Rejected
 
 T = TypeVar("T")
@@ -81,7 +81,7 @@ class Receiver:
         self._max_alert = int(settings.max_alert)
         self.appender = appender
         self.evaluator = evaluator
-        self._counts = {key: child.inc for key, child in metrics.alerts.items()}
+        self._native, self._reading = metrics.native, metrics.reading
         self._clock = clock
         self._patience = patience
 
@@ -92,11 +92,11 @@ class Receiver:
     async def alerts(self, request: Request) -> web.StreamResponse:
         """`POST /v1/alerts`."""
         chosen = _chosen_key(request)
-        parsed = await self._parsed(request, parse.alerts, Source.NATIVE)
+        parsed = await self._parsed(request, parse.alerts, self._native)
         events = [event for _, event in parsed.items]
         if chosen is not None:
             events = [_keyed(event, chosen, _index(parsed, n), None) for n, event in enumerate(events)]
-        stored = await self._append(events, parsed.size, Source.NATIVE)
+        stored = await self._append(events, parsed.size, self._native)
         if parsed.single:
             return answer(request, 201 if stored[0].status == "queued" else 200, encode(_single(stored[0])))
         return _batch(request, parsed.rejected, stored, 0)
@@ -104,7 +104,7 @@ class Receiver:
     async def readings(self, request: Request) -> web.StreamResponse:
         """`POST /v1/readings`."""
         chosen = _chosen_key(request)
-        parsed = await self._parsed(request, parse.readings, Source.READING)
+        parsed = await self._parsed(request, parse.readings, self._reading)
         alerts = await self._evaluate([reading for _, reading in parsed.items])
         if chosen is not None:
             alerts = [
@@ -112,14 +112,14 @@ class Receiver:
                 for n, of_one in enumerate(alerts)
             ]
         events = [event for of_one in alerts for event in of_one]
-        stored = await self._append(events, parsed.size, Source.READING)
-        self._counts[Source.READING, Outcome.STORED](len(alerts))
+        stored = await self._append(events, parsed.size, self._reading)
+        self._reading.stored(len(alerts))
         if parsed.single:
             return answer(request, 201, encode(_Reading("stored", [_single(one) for one in stored])))
         return _batch(request, parsed.rejected, stored, len(alerts))
 
     async def _parsed(
-        self, request: Request, read: Callable[[bytes, Kind, int, int], Parsed[T]], source: Source
+        self, request: Request, read: Callable[[bytes, Kind, int, int], Parsed[T]], counted: Outcomes
     ) -> Parsed[T]:
         headers = request.headers
         try:
@@ -133,7 +133,7 @@ class Receiver:
             accepts = {"Accept-Encoding": inflate.SUPPORTED} if fault.status == 415 else None
             raise Problem(fault.status, fault.detail, headers=accepts) from None
         if parsed.rejected:
-            self._counts[source, Outcome.INVALID](len(parsed.rejected))
+            counted.invalid(len(parsed.rejected))
             _refuse_all_invalid(parsed)
         return parsed
 
@@ -183,26 +183,25 @@ class Receiver:
         try:
             return await self.evaluator.submit(readings) if readings else []
         except Unavailable as fault:
-            self._counts[Source.READING, Outcome.REFUSED](len(readings))
+            self._reading.refused(len(readings))
             raise _unavailable(fault) from None
 
-    async def _append(self, events: list[Event], size: int, source: Source) -> list[Stored]:
+    async def _append(self, events: list[Event], size: int, counted: Outcomes) -> list[Stored]:
         if not events:
             return []
         try:
             stored = await self.appender.submit(events, size)
         except Unavailable as fault:
-            self._counts[source, Outcome.REFUSED](len(events))
+            counted.refused(len(events))
             raise _unavailable(fault) from None
         for one in stored:
-            self._counts[source, _outcome(one)]()
+            if one.conflict:
+                counted.conflict()
+            elif one.status == "queued":
+                counted.queued()
+            else:
+                counted.duplicate()
         return stored
-
-
-def _outcome(stored: Stored) -> Outcome:
-    if stored.conflict:
-        return Outcome.CONFLICT
-    return Outcome.QUEUED if stored.status == "queued" else Outcome.DUPLICATE
 
 
 def _single(stored: Stored) -> _Single:
