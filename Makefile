@@ -40,9 +40,9 @@ $(READY): requirements.lock pyproject.toml
 lock:
 	$(PYTHON) -m venv $(LOCK_TOOLS)
 	$(LOCK_TOOLS)/bin/python -m pip install --quiet --disable-pip-version-check pip-tools
-	$(LOCK_TOOLS)/bin/pip-compile --quiet --all-extras --build-deps-for editable --generate-hashes \
-		--allow-unsafe --strip-extras --no-header --no-annotate --no-emit-index-url --no-emit-find-links \
-		--no-emit-trusted-host --output-file requirements.lock pyproject.toml
+	$(LOCK_TOOLS)/bin/pip-compile --quiet --all-extras --generate-hashes --allow-unsafe --strip-extras \
+		--no-header --no-annotate --no-emit-index-url --no-emit-find-links --no-emit-trusted-host \
+		--output-file requirements.lock pyproject.toml requirements.in
 
 # What was made from the sources; never ./data, which holds alerts.
 clean:
