@@ -1,0 +1,1 @@
+"""Measured beside their peers: `make bench`, and the crash test, `make chaos`."""
