@@ -11,6 +11,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from email.utils import formatdate
 from http import HTTPStatus
 from typing import TypeAlias
@@ -32,6 +33,7 @@ Observe: TypeAlias = Callable[[str, int, float], None]
 KEEPALIVE = 75.0  # seconds; above the usual intervals of senders and the idle time of load balancers
 LINGER = 2.0  # seconds to read on after a refusal, so that the sender gets to see it
 SMALL = 65_536  # bytes of an unread body that are cheaper to read than a new connection
+PROBES = ("/healthz", "/readyz", "/metrics")
 OTHER = "other"  # the route of what has none, so that no sender makes metric labels
 
 encode = msgspec.json.Encoder().encode
@@ -97,6 +99,10 @@ class Answer(web.StreamResponse):
     async def write_eof(self, data: bytes = b"") -> None:
         """Nothing is left to send."""
 
+    def plain(self) -> web.Response:
+        """The same for a connection that ends with it."""
+        return _json(self._status, self._content)
+
     @classmethod
     def _head(cls, status: int) -> bytes:
         now = int(time.time())
@@ -141,21 +147,40 @@ class Site:
         self._ready = ready
         self._registry = registry
         self._observe = observe
+        self._active = 0
+        self._idle: asyncio.Event | None = None  # while draining
         self._routes: dict[str, Mapping[str, Handler]] = {
             **routes,
-            "/healthz": _readable(self._healthz),
-            "/readyz": _readable(self._readyz),
-            "/metrics": _readable(self._metrics),
+            **{
+                path: {"GET": handler, "HEAD": handler}
+                for path, handler in zip(PROBES, (self._healthz, self._readyz, self._metrics), strict=True)
+            },
         }
-
-    @property
-    def paths(self) -> tuple[str, ...]:
-        """Every route there is."""
-        return tuple(self._routes)
 
     async def __call__(self, request: Request) -> web.StreamResponse:
         """One request, whatever happens."""
         started = time.perf_counter()
+        self._active += 1
+        try:
+            route, response = await self._respond(request)
+        finally:
+            self._active -= 1
+            if self._idle is not None and not self._active:
+                self._idle.set()
+        if self._idle is not None:
+            response = response.plain() if isinstance(response, Answer) else response
+            response.force_close()
+        self._observe(route, response.status, time.perf_counter() - started)
+        return response
+
+    async def drain(self, grace: float) -> None:
+        """From now on each answer ends its connection; wait `grace` seconds for the requests under way."""
+        self._idle = asyncio.Event()
+        if self._active:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._idle.wait(), grace)
+
+    async def _respond(self, request: Request) -> tuple[str, web.StreamResponse]:
         path = request.path
         methods = self._routes.get(path)
         try:
@@ -173,8 +198,7 @@ class Site:
             response = Problem(500, "unexpected error; the log of the service has more").response()
         if not request.content.is_eof() and not _worth_reading(request, response.status):
             response.force_close()
-        self._observe(path if methods else OTHER, response.status, time.perf_counter() - started)
-        return response
+        return path if methods else OTHER, response
 
     async def _healthz(self, request: Request) -> web.StreamResponse:
         """That this runs at all is the news: the event loop makes progress."""
@@ -191,10 +215,6 @@ class Site:
         return web.Response(body=generate(self._registry), headers={"Content-Type": content_type})
 
 
-def _readable(handler: Handler) -> Mapping[str, Handler]:
-    return {"GET": handler, "HEAD": handler}
-
-
 def _worth_reading(request: Request, status: int) -> bool:
     """Whether the connection is kept although the body has not been read."""
     length = request.content_length
@@ -204,19 +224,21 @@ def _worth_reading(request: Request, status: int) -> bool:
 class Server:
     """A site that listens; `address` is where, with the port that the system chose."""
 
-    def __init__(self, listener: asyncio.Server, protocols: web.Server, address: str) -> None:
+    def __init__(self, site: Site, listener: asyncio.Server, protocols: web.Server, address: str) -> None:
+        self._site = site
         self._listener = listener
         self._protocols = protocols
         self.address = address
 
     async def close(self, grace: float) -> None:
-        """Accept nothing more, close idle connections, let requests under way finish for `grace` seconds."""
+        """Accept no more connections, let requests under way finish for `grace` seconds, close them all."""
         self._listener.close()
+        await self._site.drain(grace)
         self._protocols.pre_shutdown()
-        await self._protocols.shutdown(grace)
+        await self._protocols.shutdown(1)
 
 
-async def serve(site: Handler, listen: str, *, setting: str) -> Server:
+async def serve(site: Site, listen: str, *, setting: str) -> Server:
     """Listen on `address:port` (port 0: any); `setting` is its name. Raises CannotListen."""
     try:
         address = Address.parse(listen)
@@ -237,7 +259,8 @@ async def serve(site: Handler, listen: str, *, setting: str) -> Server:
     except OSError as fault:
         raise CannotListen(f"can't listen on {listen} ({_reason(fault)}): see {setting}") from fault
     name = listener.sockets[0].getsockname()
-    return Server(listener, protocols, f"[{name[0]}]:{name[1]}" if ":" in name[0] else f"{name[0]}:{name[1]}")
+    host = f"[{name[0]}]" if ":" in name[0] else name[0]
+    return Server(site, listener, protocols, f"{host}:{name[1]}")
 
 
 def _reason(fault: OSError) -> str:

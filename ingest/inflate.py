@@ -16,15 +16,12 @@ _CHUNK = 65_536
 _GZIP, _ZLIB, _RAW = 31, 15, -15  # zlib's wbits
 
 
-def is_plain(encoding: str | None) -> bool:
-    """Whether a body of this Content-Encoding needs no work."""
-    return not encoding or encoding.strip().lower() in {"", "identity"}
-
-
-def inflate(data: bytes, encoding: str, limit: int) -> bytes:
-    """At most `limit` bytes. Raises BadBody."""
-    name = encoding.strip().lower()
+def inflate(data: bytes, encoding: str | None, limit: int) -> bytes:
+    """At most `limit` bytes; without an encoding the body itself. Raises BadBody."""
+    name = (encoding or "").strip().lower()
     try:
+        if name in {"", "identity"}:
+            return data
         if name in {"gzip", "x-gzip"}:
             return _inflate(data, _GZIP, limit, MOST_MEMBERS)
         if name == "deflate":

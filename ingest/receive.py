@@ -24,9 +24,9 @@ from ingest.metrics import Metrics, Outcomes
 from ingest.parse import BadBody, Kind, Parsed, Rejected
 
 T = TypeVar("T")
+ROUTES = ("/v1/alerts", "/v1/readings")
 PATIENCE = 10.0  # seconds for a body to arrive
 LARGE = 131_072  # bytes whose parsing would hold up others for a millisecond or more
-LARGE_COMPRESSED = 1024  # bytes that may become a thousand times as many
 LONGEST_KEY = 256
 ANONYMOUS = "anonymous"
 _IDEMPOTENCY_KEY = "Idempotency-Key"
@@ -87,7 +87,7 @@ class Receiver:
 
     def routes(self) -> dict[str, Mapping[str, Handler]]:
         """Path, method, handler."""
-        return {"/v1/alerts": {"POST": self.alerts}, "/v1/readings": {"POST": self.readings}}
+        return dict(zip(ROUTES, ({"POST": self.alerts}, {"POST": self.readings}), strict=True))
 
     async def alerts(self, request: Request) -> web.StreamResponse:
         """`POST /v1/alerts`."""
@@ -126,9 +126,10 @@ class Receiver:
             kind = parse.kind(headers.get(hdrs.CONTENT_TYPE))
             encoding = headers.get(hdrs.CONTENT_ENCODING)
             body = await self._body(request)
-            parsed = await self._decoded(
-                body, encoding, lambda plain: read(plain, kind, self._clock(), self._max_alert)
-            )
+            if encoding is None and len(body) <= LARGE:
+                parsed = read(body, kind, self._clock(), self._max_alert)
+            else:
+                parsed = await asyncio.to_thread(self._decoded, body, encoding, kind, read)
         except BadBody as fault:
             accepts = {"Accept-Encoding": inflate.SUPPORTED} if fault.status == 415 else None
             raise Problem(fault.status, fault.detail, headers=accepts) from None
@@ -137,16 +138,15 @@ class Receiver:
             _refuse_all_invalid(parsed)
         return parsed
 
-    async def _decoded(
-        self, body: bytes, encoding: str | None, read: Callable[[bytes], Parsed[T]]
+    def _decoded(
+        self,
+        body: bytes,
+        encoding: str | None,
+        kind: Kind,
+        read: Callable[[bytes, Kind, int, int], Parsed[T]],
     ) -> Parsed[T]:
-        if inflate.is_plain(encoding):
-            return read(body) if len(body) <= LARGE else await asyncio.to_thread(read, body)
-
-        def inflated() -> Parsed[T]:
-            return read(inflate.inflate(body, encoding or "", self._max_body))
-
-        return inflated() if len(body) <= LARGE_COMPRESSED else await asyncio.to_thread(inflated)
+        plain = inflate.inflate(body, encoding, self._max_body)
+        return read(plain, kind, self._clock(), self._max_alert)
 
     async def _body(self, request: Request) -> bytes:
         content = request.content

@@ -15,14 +15,14 @@ from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
 from common import connect
-from common.http import CannotListen, Site, serve
+from common.http import PROBES, CannotListen, Site, serve
 from common.log import Log
 from common.settings import Settings
 from ingest.append import Appender
 from ingest.evaluate import Evaluator
 from ingest.event import Event, Reading, Unavailable
 from ingest.metrics import Metrics
-from ingest.receive import Receiver
+from ingest.receive import ROUTES, Receiver
 from ingest.route import Router
 
 PATIENCE = 10.0  # seconds for Redis to come up beside us
@@ -50,7 +50,7 @@ class Service:
         self._appender: Appender | None = None
         self.draining = False
         absent = _Absent()
-        self._metrics = Metrics(["/v1/alerts", "/v1/readings", "/healthz", "/readyz", "/metrics"])
+        self._metrics = Metrics((*ROUTES, *PROBES))
         self._receiver = Receiver(settings.ingest, absent, absent, self._metrics)
         self.site = Site(
             self._receiver.routes(),

@@ -1,0 +1,111 @@
+"""Ingest's HTTP side without Redis: an appender that remembers, or refuses when told to."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from common.http import PROBES, Site, serve
+from common.settings import Ingest, Rule
+from ingest.event import Event, Reading, Stored, Unavailable
+from ingest.metrics import Metrics
+from ingest.receive import ROUTES, Receiver
+from ingest.rules import Rules
+
+NOW = 1_772_439_300_000
+RULES = Rules(
+    [Rule(name="full", metric="disk", when=">= 100"), Rule(name="warm", metric="disk", when="> 50")]
+)
+
+
+class Memory:
+    """Appender and evaluator in one. `down` refuses; `hold` is waited for; what was stored is in `events`."""
+
+    def __init__(self) -> None:
+        self.events: list[Event] = []
+        self.readings: list[Reading] = []
+        self.down = False
+        self.broken = False
+        self.hold: asyncio.Event | None = None
+        self.begun = asyncio.Event()
+        self.stored = asyncio.Event()
+
+    def appender(self) -> _Appender:
+        """For a Receiver."""
+        return _Appender(self)
+
+    def evaluator(self) -> _Evaluator:
+        """For a Receiver."""
+        return _Evaluator(self)
+
+    async def take(self) -> None:
+        """What both do first."""
+        self.begun.set()
+        if self.hold is not None:
+            await self.hold.wait()
+        if self.broken:
+            raise RuntimeError("secret details")
+        if self.down:
+            raise Unavailable("Redis is away", retry_after=3)
+
+
+class _Appender:
+    def __init__(self, memory: Memory) -> None:
+        self._memory = memory
+        self._seen: set[str] = set()
+
+    async def submit(self, events: list[Event], size: int = 0) -> list[Stored]:
+        await self._memory.take()
+        return [self._store(event) for event in events]
+
+    def _store(self, event: Event) -> Stored:
+        key = event.key or f"{event.alert.incident}:{event.alert.timestamp}"
+        known = key in self._seen
+        self._seen.add(key)
+        self._memory.events.append(event)
+        self._memory.stored.set()
+        return Stored(key, "duplicate" if known else "queued", ["pager"], ["chat"])
+
+
+class _Evaluator:
+    def __init__(self, memory: Memory) -> None:
+        self._memory = memory
+
+    async def submit(self, readings: list[Reading]) -> list[list[Event]]:
+        await self._memory.take()
+        self._memory.readings += readings
+        return [[judgement.event() for judgement in RULES.judge(reading)] for reading in readings]
+
+
+class Served:
+    """A running ingest; `address` is `127.0.0.1:port`."""
+
+    def __init__(self, memory: Memory, metrics: Metrics) -> None:
+        self.memory = memory
+        self.metrics = metrics
+        self.unready: str | None = None
+        self.address = ""
+
+    @property
+    def url(self) -> str:
+        """Without a slash at the end."""
+        return f"http://{self.address}"
+
+
+@asynccontextmanager
+async def served(settings: Ingest, patience: float = 10.0) -> AsyncIterator[Served]:
+    """Ingest on a free port, at a clock that stands still."""
+    memory, metrics = Memory(), Metrics((*ROUTES, *PROBES))
+    receiver = Receiver(settings, memory.appender(), memory.evaluator(), metrics, lambda: NOW, patience)
+    made = Served(memory, metrics)
+    site = Site(
+        receiver.routes(),
+        ready=lambda: made.unready,
+        registry=metrics.registry,
+        observe=metrics.request,
+    )
+    server = await serve(site, "127.0.0.1:0", setting="ingest.listen")
+    made.address = server.address
+    yield made
+    await server.close(1)
