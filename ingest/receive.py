@@ -12,7 +12,6 @@ from typing import Protocol, TypeVar
 
 from aiohttp import hdrs, web
 from aiohttp.http_exceptions import HttpProcessingError
-from aiohttp.web_exceptions import HTTPException
 from msgspec import Struct, structs
 
 from common.alert import Status
@@ -172,7 +171,7 @@ class Receiver:
                         raise self._too_large()
         except TimeoutError:
             raise Problem(408, f"the body did not arrive within {self._patience:g} s") from None
-        except (HttpProcessingError, HTTPException, ConnectionError) as fault:
+        except (HttpProcessingError, web.RequestPayloadError, ConnectionError) as fault:
             raise Problem(400, "the body broke off or is framed wrongly") from fault
         return bytes(body)
 

@@ -353,6 +353,17 @@ async def test_a_chunk_that_is_none_is_400(wire: Wire, caplog: pytest.LogCapture
     assert not any(record.exc_info for record in caplog.records)
 
 
+async def test_a_sender_that_goes_away_in_mid_body_is_no_error_of_ours(
+    site: Served, wire: Wire, caplog: pytest.LogCaptureFixture
+) -> None:
+    wire.send(head("/v1/readings", len(READING), "Expect: 100-continue"))
+    assert (await wire.reply()).status == 100
+    wire.writer.transport.abort()
+    async with asyncio.timeout(5):
+        assert await site.answers.get() == ("/v1/readings", 400)
+    assert [record for record in caplog.records if record.levelno >= logging.WARNING] == []
+
+
 async def test_what_is_no_http_is_400_without_a_traceback(
     wire: Wire, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -85,12 +85,18 @@ class Served:
         self.memory = memory
         self.metrics = metrics
         self.unready: str | None = None
+        self.answers: asyncio.Queue[tuple[str, int]] = asyncio.Queue()
         self.address = ""
 
     @property
     def url(self) -> str:
         """Without a slash at the end."""
         return f"http://{self.address}"
+
+    def observe(self, route: str, code: int, seconds: float) -> None:
+        """Told of each answer; `answers` has its route and status."""
+        self.metrics.request(route, code, seconds)
+        self.answers.put_nowait((route, code))
 
 
 @asynccontextmanager
@@ -103,7 +109,7 @@ async def served(settings: Ingest, patience: float = 10.0) -> AsyncIterator[Serv
         receiver.routes(),
         ready=lambda: made.unready,
         registry=metrics.registry,
-        observe=metrics.request,
+        observe=made.observe,
     )
     server = await serve(site, "127.0.0.1:0", setting="ingest.listen")
     made.address = server.address
