@@ -164,8 +164,12 @@ class Appender:
 
 
 def content(alert: Alert) -> str:
-    """Hash of what makes an alert the same: all but value, times and annotations."""
-    told = (alert.incident, alert.host, alert.name, alert.status, alert.severity, alert.summary, alert.url)
+    """Hash of what makes an alert the same: all but value, times and annotations.
+
+    The summary of a reading's alert is made from its rule and its value, and differs with each reading.
+    """
+    summary = None if alert.source == "reading" else alert.summary
+    told = (alert.incident, alert.host, alert.name, alert.status, alert.severity, summary, alert.url)
     labels = sorted(alert.labels.items()) if alert.labels else ""
     return blake2b(repr((told, labels)).encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
 
