@@ -18,6 +18,7 @@ from common import connect
 from common.http import PROBES, CannotListen, Site, serve
 from common.log import Log
 from common.settings import Settings
+from common.trouble import Kind
 from ingest.append import Appender
 from ingest.evaluate import Evaluator
 from ingest.event import Event, Reading, Unavailable
@@ -27,6 +28,7 @@ from ingest.route import Router
 
 PATIENCE = 10.0  # seconds for Redis to come up beside us
 PAUSE = 0.2  # seconds between two looks
+QUIET = 5.0  # seconds between two log lines about Redis
 GRACE = 10.0  # seconds for requests under way at the end
 
 log = Log("ingest")
@@ -49,6 +51,7 @@ class Service:
         self._evaluator: Evaluator | None = None
         self._appender: Appender | None = None
         self.draining = False
+        self._told = float("-inf")  # when the log last heard of trouble
         absent = _Absent()
         self._metrics = Metrics((*ROUTES, *PROBES))
         self._receiver = Receiver(settings.ingest, absent, absent, self._metrics)
@@ -91,18 +94,26 @@ class Service:
         for kind in server.unsafe:
             metrics.redis_unsafe[kind].set(1)
             log.warning("redis_unsafe", kind=kind)
-        self._evaluator = Evaluator(self._redis, settings, troubled=metrics.troubled)
+        self._evaluator = Evaluator(self._redis, settings, troubled=self._troubled)
         self._appender = Appender(
             self._redis,
             settings,
             self._router,
             cluster=server.cluster,
             measured=metrics.appended,
-            troubled=metrics.troubled,
+            troubled=self._troubled,
         )
         self._receiver.appender, self._receiver.evaluator = self._appender, self._evaluator
         version = ".".join(map(str, server.version))
         log.info("redis_seen", server=server.kind, version=version, durability=self._durability)
+
+    def _troubled(self, kind: Kind) -> None:
+        """Every error is counted, and one in `QUIET` seconds told."""
+        self._metrics.troubled(kind)
+        now = asyncio.get_running_loop().time()
+        if now - self._told >= QUIET:
+            self._told = now
+            log.warning("redis_trouble", kind=kind.value, redis=connect.masked(self._settings.redis.url))
 
     def _why_not_ready(self) -> str | None:
         if self.draining:

@@ -116,6 +116,7 @@ async def test_a_redis_that_goes_is_503_and_one_that_is_back_is_used(
             server.kill()
         async with asyncio.timeout(2):
             assert await post(session, url) == 503
+        assert '"kind":"' in await process.wait_line("redis_trouble")
         async with session.get(f"{url}/readyz") as ready:
             assert ready.status == 200
         if frozen:
