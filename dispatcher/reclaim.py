@@ -6,7 +6,7 @@ suspect to be taken alone, and how many entries were lost. Raises what redis-py 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from msgspec import Struct
 from redis.asyncio import Redis
@@ -52,10 +52,12 @@ async def reclaim(
 
 
 async def find(
-    redis: Redis, keys: Destination, consumer: str, *, most: int, start: str
+    redis: Redis, keys: Destination, consumer: str, *, most: int, start: str, in_work: Iterable[Entry] = ()
 ) -> tuple[str, list[Entry]]:
-    """Entries that were handed out and are pending under nobody; and where the next round starts."""
-    following, taken = await _find(redis, [keys.stream], [GROUP, consumer, most, start])
+    """Where the next round starts, and entries that were handed out and are pending under nobody; those in
+    work here are pending under us again instead."""
+    held = [part for entry in in_work for part in (entry.id, entry.deliveries)]
+    following, taken = await _find(redis, [keys.stream], [GROUP, consumer, most, start, *held])
     return following.decode(), [from_reply(*entry) for entry in taken]
 
 

@@ -133,7 +133,12 @@ class Tender:
             if most <= 0 or not self._normal():
                 return
             self._find_from, entries = await find(
-                replica.redis, lane.keys, replica.consumer, most=most, start=self._find_from
+                replica.redis,
+                lane.keys,
+                replica.consumer,
+                most=most,
+                start=self._find_from,
+                in_work=list(lane.in_work.values()),
             )
             if entries:
                 log.warning("entries_unreachable", destination=lane.name, count=len(entries))
