@@ -66,6 +66,7 @@ class Receiver:
         self.faults: list[str] = []
         self.port = port
         self._changed = asyncio.Condition()
+        self._held: set[asyncio.Task[bool]] = set()
         self._runner: web.ServerRunner | None = None
 
     @property
@@ -75,14 +76,16 @@ class Receiver:
 
     async def start(self) -> Self:
         """Listen; again on the same port after `stop`."""
-        self._runner = web.ServerRunner(web.Server(self._handle, access_log=None), shutdown_timeout=0)
+        self._runner = web.ServerRunner(web.Server(self._handle, access_log=None), shutdown_timeout=0.01)
         await self._runner.setup()
         await web.TCPSite(self._runner, "127.0.0.1", self.port).start()
         self.port = self._runner.addresses[0][1]
         return self
 
     async def stop(self) -> None:
-        """Listen no more; connections refused from here on."""
+        """Listen no more; connections refused from here on, and answers held back never given."""
+        for held in self._held:
+            held.cancel()
         if self._runner is not None:
             await self._runner.cleanup()
             self._runner = None
@@ -138,15 +141,22 @@ class Receiver:
         self.requests.append(request)
         await self._tell()
         answer = self._next(request)
-        if answer.until is not None:
-            await answer.until.wait()
-        if answer.disconnect:
+        released = answer.until is None or await self._held_until(answer.until)
+        if answer.disconnect or not released:
             if incoming.transport is not None:
                 incoming.transport.abort()
             return web.Response()
         self.answered.append((request, answer.status))
         await self._tell()
         return web.Response(status=answer.status, headers=answer.headers, body=answer.body)
+
+    async def _held_until(self, release: asyncio.Event) -> bool:
+        """Whether the test released it before it stopped the receiver."""
+        held = asyncio.create_task(release.wait())
+        self._held.add(held)
+        await asyncio.wait([held])
+        self._held.discard(held)
+        return not held.cancelled()
 
     def _check(self, request: Request) -> None:
         fault = signature.fault(request.headers, request.body, self.secrets, request.at)
