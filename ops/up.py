@@ -65,11 +65,13 @@ class Up:
 
     async def live(self) -> None:
         """Start everything and stay. Raises Died, or ClickException when it can't start."""
+        settings = self._plan.settings
+        await _must_be_free("ingest.listen", settings.ingest.listen)
+        await _must_be_free("dispatcher.listen", settings.dispatcher.listen)
         if self._plan.own_server:
             await self._start_server()
         if self._plan.secrets is not None:
             await self._start_receiver(self._plan.secrets)
-        settings = self._plan.settings
         for service in ("dispatcher", "ingest"):
             await self._start(service, children.module(service))
         for listen in (settings.dispatcher.listen, settings.ingest.listen):
@@ -110,6 +112,7 @@ class Up:
     async def _start_receiver(self, secrets: list[str]) -> None:
         host, port = self._plan.receiver
         listen = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        await _must_be_free("--receiver", listen)
         command = children.module("ops", "receive", "--listen", listen)
         await self._start("receiver", command, RECEIVE_SECRETS=" ".join(secrets))
         await self._ready(partial(_answers, f"{base_url(listen)}/healthz"))
@@ -131,6 +134,15 @@ def own_port(url: str) -> int:
             "to use the server it names: redispatch up --redis-url with that address"
         )
     return parts.port or 6379
+
+
+async def _must_be_free(setting: str, listen: str) -> None:
+    """Somebody else there would be taken for our service."""
+    url = urlsplit(base_url(listen))
+    if not url.port:
+        raise click.ClickException(f"{setting} is {listen}: up needs a port that is known beforehand")
+    if await _connects(url.hostname or "", url.port):
+        raise click.ClickException(f"something already listens on {url.netloc}: end it, or change {setting}")
 
 
 async def _connects(host: str, port: int) -> bool:

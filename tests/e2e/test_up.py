@@ -186,15 +186,16 @@ async def test_a_child_that_dies_ends_everything(place: Place, name: str) -> Non
     up.assert_no_traceback()
 
 
-async def test_a_taken_port_is_said_and_nothing_stays(place: Place) -> None:
+@pytest.mark.parametrize("setting", ["ingest.listen", "dispatcher.listen", "--receiver"])
+async def test_a_taken_port_is_said_and_nothing_stays(place: Place, setting: str) -> None:
+    port = getattr(place, setting.strip("-").removesuffix(".listen"))
     with socket.socket() as taken:
-        taken.bind(("127.0.0.1", place.ingest))
+        taken.bind(("127.0.0.1", port))
         taken.listen()
         up = await place.processes.redispatch(*place.words(), config=place.config())
         assert await up.wait_exit() == 1
         await up.wait_closed()
-    assert f"127.0.0.1:{place.ingest}" in up.text
-    assert "ingest ended by itself" in up.text
+    assert f"something already listens on 127.0.0.1:{port}: end it, or change {setting}" in up.text
     assert place.quiet()
     up.assert_no_traceback()
 

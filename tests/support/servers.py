@@ -8,6 +8,7 @@ slots: a script that crosses slots fails there). A missing binary skips the test
 from __future__ import annotations
 
 import os
+import secrets
 import shutil
 import signal
 import socket
@@ -30,10 +31,19 @@ PATIENCE = 20.0  # seconds; a server that is not up by then never will be
 
 
 def free_port() -> int:
-    """A port of loopback that nobody had a moment ago."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """A port of loopback that nobody had a moment ago.
+
+    Below the range that the system takes the ports of clients from, so that none of them gets it while its
+    server is down.
+    """
+    while True:
+        port = 10_000 + secrets.randbelow(22_000)  # not `random`: every test begins with the same seed
+        with socket.socket() as probe:
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:  # taken, or was a moment ago
+                continue
+        return port
 
 
 def binary(kind: Kind) -> str:
