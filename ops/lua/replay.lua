@@ -3,24 +3,31 @@
 --
 -- redis-cli --eval replay.lua '{redispatch:pager}:stream' '{redispatch:pager}:dead' '{redispatch:pager}:ledger' \
 --   '{redispatch:pager}:retry' , 100 100000 '' [id ...]
--- KEYS  1 stream, 2 dead, 3 ledger, 4 retry
+-- KEYS  1 stream, 2 dead, 3 ledger, 4 retry, all of one destination
 -- ARGV  1 how many at most, 2 queue.max_depth, 3 "force" to send again what was delivered meanwhile, else "",
 --       then the ids of the dead letters, or none for the oldest
 -- Returns { moved, not found, "full" or "" }
 local stream, dead, ledger, retry = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local tag = string.match(stream or '', '^(.*:)stream$')
+if not tag or dead ~= tag .. 'dead' or ledger ~= tag .. 'ledger' or retry ~= tag .. 'retry' or #ARGV < 3 then
+  return redis.error_reply('ERR usage: stream dead ledger retry , most max_depth force|"" [id ...]')
+end
 local most, max_depth, force = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3] == 'force'
+if not most or not max_depth then return redis.error_reply('ERR the first two arguments must be numbers') end
 local time = redis.call('TIME')
 local now = string.format('%.0f', time[1] * 1000 + math.floor(time[2] / 1000))
 local depth = redis.call('XLEN', stream) + redis.call('ZCARD', retry)
 local moved, missing = 0, 0
 
-local letters = {}
+local letters, seen = {}, {}
 if #ARGV == 3 then
   letters = redis.call('XRANGE', dead, '-', '+', 'COUNT', most)
 else
   for i = 4, math.min(#ARGV, most + 3) do
-    local letter = redis.call('XRANGE', dead, ARGV[i], ARGV[i])[1]
-    if letter then letters[#letters + 1] = letter else missing = missing + 1 end
+    local id = ARGV[i]
+    local letter = redis.call('XRANGE', dead, id, id, 'COUNT', 1)[1]
+    if letter and letter[1] == id and not seen[id] then letters[#letters + 1] = letter else missing = missing + 1 end
+    seen[id] = true
   end
 end
 
