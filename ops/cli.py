@@ -18,6 +18,11 @@ COMMANDS = {
     "receive": "ops.receive:receive",
     "send": "ops.send:send",
     "check": "ops.services:check",
+    "status": "ops.status:status",
+    "dead": "ops.dead:dead",
+    "pause": "ops.gate:pause",
+    "resume": "ops.gate:resume",
+    "ledger": "ops.ledger:ledger",
     "ingest": "ops.services:ingest",
     "dispatcher": "ops.services:dispatcher",
 }

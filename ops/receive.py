@@ -21,6 +21,7 @@ from aiohttp import web
 
 from common.units import Address, Duration
 from ops import options, signature
+from ops.text import plain
 
 MAX_BODY = 64 * 1024**2
 
@@ -111,11 +112,6 @@ def describe(method: str, path: str, status: int, signed: str, body: bytes) -> s
         content if isinstance(content, str) else json.dumps(content, indent=2, ensure_ascii=False)
     ).split("\n")
     return "\n".join([head, *(f"    {plain(line)}" for line in lines)])
-
-
-def plain(text: str) -> str:
-    """The text with everything that a terminal might obey escaped."""
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 async def serve(receiver: Receiver, listen: Address) -> None:

@@ -1,0 +1,160 @@
+"""Replay and discard as an operator sees them: how many, whether they are sure, progress, what came of it.
+
+Takes a Job and the coroutine function that moves; ends the command with its exit code.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, TypeAlias
+
+import click
+import msgspec
+from msgspec import Struct, structs
+from redis.asyncio import Redis
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from common.settings import Settings
+from ops import ask, letters, reach
+from ops.filters import Chosen
+from ops.letters import Wanted
+from ops.move import Moved, Run
+from ops.text import count
+
+Mover: TypeAlias = Callable[[Run, Sequence[str]], Awaitable[list[Moved]]]
+
+INTERRUPTED = 130  # the exit code that a shell gives SIGINT
+
+
+class Job(Struct, frozen=True):
+    """`verb` is replay or discard, `done` its participle."""
+
+    settings: Settings
+    chosen: Chosen
+    verb: str
+    done: str
+    dry_run: bool
+    as_json: bool
+
+
+class Plan(Struct, frozen=True):
+    """What was found: how many of which destination."""
+
+    wanted: Wanted
+    matched: dict[str, int]
+
+    @property
+    def total(self) -> int:
+        """Of all destinations."""
+        return sum(self.matched.values())
+
+
+def carry_out(job: Job, mover: Mover, *, asks: bool = False) -> None:
+    """Count, ask, move, report."""
+    plan = reach.run(job.settings, lambda redis: _planned(redis, job))
+    if job.dry_run or not plan.total:
+        _report(job, plan, [Moved(name) for name in plan.matched], interrupted=False)
+        return
+    ask.sure(f"{job.verb.capitalize()} {_each(plan.total, plan.matched)}?", yes=not asks)
+    stop = asyncio.Event()
+    moved = reach.run(job.settings, lambda redis: _moved(redis, job, plan, mover, stop))
+    _report(job, plan, moved, interrupted=stop.is_set())
+    if stop.is_set():
+        sys.exit(INTERRUPTED)
+    sys.exit(1 if any(one.full for one in moved) else 0)
+
+
+async def _planned(redis: Redis, job: Job) -> Plan:
+    names = await reach.choose(redis, job.settings, job.chosen.destinations)
+    if job.verb == "replay":
+        names = _read_by_somebody(names, asked=bool(job.chosen.destinations))
+    now = await reach.now(redis)
+    wanted = job.chosen.wanted(now)
+    matched = await letters.count(redis, job.settings.redis.namespace, list(names), wanted)
+    if job.verb == "discard" and wanted.until is None:
+        wanted = structs.replace(wanted, until=now)  # not what dies between the question and its answer
+    return Plan(wanted, matched)
+
+
+def _read_by_somebody(names: dict[str, bool], asked: bool) -> dict[str, bool]:
+    """Without the destinations that left the configuration: what is put there, nobody delivers."""
+    left = ", ".join(name for name, removed in names.items() if removed)
+    if left and asked:
+        raise click.ClickException(
+            f"{left} is not in the configuration: nobody would deliver what is replayed"
+        )
+    if left:
+        click.echo(f"left out, since not in the configuration: {left}", err=True)
+    return {name: removed for name, removed in names.items() if not removed}
+
+
+async def _moved(redis: Redis, job: Job, plan: Plan, mover: Mover, stop: asyncio.Event) -> list[Moved]:
+    """With a progress bar where somebody can see it; Ctrl-C ends it between two batches."""
+    asyncio.get_running_loop().add_signal_handler(signal.SIGINT, stop.set)
+    console = Console(stderr=True)
+    columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
+    with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
+        task = progress.add_task(job.verb, total=plan.total)
+        run = Run(
+            redis,
+            job.settings.redis.namespace,
+            plan.wanted,
+            told=lambda moved: progress.update(task, advance=moved),
+            stop=stop,
+        )
+        return await mover(run, [name for name, matched in plan.matched.items() if matched])
+
+
+def _report(job: Job, plan: Plan, moved: Sequence[Moved], *, interrupted: bool) -> None:
+    if job.as_json:
+        click.echo(msgspec.json.format(msgspec.json.encode(_document(job, plan, moved, interrupted))))
+    elif not plan.total:
+        click.echo("no dead letter matches")
+    elif job.dry_run:
+        click.echo(f"would {job.verb} {_each(plan.total, plan.matched)}")
+    else:
+        done = {one.name: one.done for one in moved if one.done}
+        click.echo(f"{job.done} {_each(sum(done.values()), done)}")
+        _remarks(job, moved, interrupted)
+
+
+def _remarks(job: Job, moved: Sequence[Moved], interrupted: bool) -> None:
+    gone = sum(one.gone for one in moved)
+    if gone:
+        click.echo(f"{count(gone, 'other was', 'others were')} moved by somebody else meanwhile")
+    for one in moved:
+        if one.full:
+            cap = job.settings.queue.max_depth
+            click.echo(
+                f"{one.name}: stopped, its queue is full ({cap}); run it again when it has drained", err=True
+            )
+    if interrupted:
+        click.echo("interrupted; run it again for the rest", err=True)
+
+
+def _document(job: Job, plan: Plan, moved: Sequence[Moved], interrupted: bool) -> dict[str, Any]:
+    return {
+        "dry_run": job.dry_run,
+        "interrupted": interrupted,
+        "matched": plan.total,
+        job.done: sum(one.done for one in moved),
+        "destinations": [
+            {
+                "name": one.name,
+                "matched": plan.matched[one.name],
+                job.done: one.done,
+                "gone": one.gone,
+                "full": one.full,
+            }
+            for one in moved
+        ],
+    }
+
+
+def _each(total: int, counts: dict[str, int]) -> str:
+    listed = ", ".join(f"{name} {number}" for name, number in counts.items() if number)
+    return count(total, "dead letter") + (f" ({listed})" if listed else "")

@@ -1,0 +1,68 @@
+"""One command's work on Redis: connect, look at the server, do the work, say in one line what went wrong.
+
+Takes the settings and a coroutine function that is given the client; returns what that returns. Also says
+which destinations there are, those that left the configuration included. Raises click's exceptions.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeVar
+
+import click
+from msgspec import structs
+from redis.asyncio import Redis
+from redis.exceptions import RedisError
+
+from common import connect
+from common.settings import Settings
+from common.snapshot import destinations
+from common.units import Duration
+
+T = TypeVar("T")
+
+PATIENCE = Duration(5)  # a person waits longer than a sender does
+CONNECTIONS = 4
+
+
+def run(settings: Settings, work: Callable[[Redis], Awaitable[T]]) -> T:
+    """Do the work. A server that is away or can't be used is the command's error, exit code 1."""
+    return asyncio.run(_run(settings, work))
+
+
+async def _run(settings: Settings, work: Callable[[Redis], Awaitable[T]]) -> T:
+    section = structs.replace(settings.redis, timeout=max(settings.redis.timeout, PATIENCE))
+    redis = connect.client(section, connections=CONNECTIONS)
+    try:
+        await connect.inspect(redis, section)
+        return await work(redis)
+    except connect.Unusable as fault:
+        raise click.ClickException(str(fault)) from fault
+    except RedisError as fault:
+        raise click.ClickException(connect.describe(fault, section.url)) from fault
+    finally:
+        await redis.aclose()
+
+
+async def now(redis: Redis) -> int:
+    """The server's time, ms: the ids of dead letters are such times."""
+    seconds, micros = await redis.execute_command("TIME")
+    return int(seconds) * 1000 + int(micros) // 1000
+
+
+async def names(redis: Redis, settings: Settings) -> dict[str, bool]:
+    """Every destination, those of the file first, in its order; True for one that left it."""
+    there = {destination.name: False for destination in settings.destinations}
+    left = [name for name in await destinations(redis, settings.redis.namespace) if name not in there]
+    return there | dict.fromkeys(left, True)
+
+
+async def choose(redis: Redis, settings: Settings, wanted: Sequence[str]) -> dict[str, bool]:
+    """Those that were asked for, all when none was. A name that is none of them is the command's error."""
+    known = await names(redis, settings)
+    for name in wanted:
+        if name not in known:
+            listed = ", ".join(f"{each} (removed)" if left else each for each, left in known.items())
+            raise click.ClickException(f"no destination {name!r}; there are: {listed or 'none'}")
+    return {name: known[name] for name in dict.fromkeys(wanted)} if wanted else known
