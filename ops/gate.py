@@ -48,7 +48,7 @@ def resume(config: str | None, destination: str) -> None:
     before, depth = reach.run(settings, lambda redis: _opened(redis, settings, destination))
     waiting = count(depth, "delivery waits", "deliveries wait")
     if before:
-        click.echo(f"{destination} is open again (it was {plain(before)}): {waiting} and will be sent now")
+        click.echo(f"{destination} is open again (it was {plain(before)}): {waiting}")
     else:
         click.echo(f"{destination} was open: {waiting}")
 

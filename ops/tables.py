@@ -82,7 +82,7 @@ def notes(seen: Seen) -> list[str]:
 def ledger(snapshots: Sequence[Snapshot]) -> Table:
     """A row per destination. Headings are hyphenated so that it fits."""
     headings = ("accep-\nted", "re-\nplayed", "deli-\nvered", "dupli-\ncate", "super-\nseded", "died")
-    table = _table("destination", *headings, "dis-\ncarded", "lost", "unac-\ncounted")
+    table = _table("destination", *headings, "dis-\ncarded", "lost", "unac-\ncounted", gap=0)
     for one in snapshots:
         counters = [str(getattr(one.ledger, name)) for name in COUNTERS]
         table.add_row(_name(one.destination), *counters, _alarming(one.unaccounted))
@@ -130,8 +130,8 @@ def _destinations(seen: Sequence[Seen]) -> Table:
     return table
 
 
-def _table(first: str, *numbers: str) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, header_style="bold")
+def _table(first: str, *numbers: str, gap: int = 1) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, gap, 0, 0), pad_edge=False, header_style="bold")
     table.add_column(first, overflow="fold")
     for heading in numbers:
         table.add_column(heading, justify="right", no_wrap=True)  # only names are folded

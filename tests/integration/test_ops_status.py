@@ -189,7 +189,7 @@ def test_pause_and_resume(redispatch: Command, pager: Book) -> None:
     assert pager.link.hgetall(pager.at.gate) == {**gate, b"reason": b"still moving"}
 
     assert redispatch("resume", "pager").output == (
-        "pager is open again (it was paused): 2 deliveries wait and will be sent now\n"
+        "pager is open again (it was paused): 2 deliveries wait\n"
     )
     assert not pager.link.exists(pager.at.gate)
     assert redispatch("resume", "pager").output == "pager was open: 2 deliveries wait\n"
