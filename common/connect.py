@@ -7,6 +7,7 @@ and redis-py's ConnectionError or TimeoutError for one that isn't there.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
@@ -14,7 +15,7 @@ import hiredis
 from msgspec import Struct
 from redis import exceptions as errors
 from redis.asyncio import BlockingConnectionPool, Connection, Redis, SSLConnection, UnixDomainSocketConnection
-from redis.asyncio.connection import parse_url
+from redis.asyncio.connection import AbstractConnection, parse_url
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
@@ -71,8 +72,17 @@ def client(redis: settings.Redis, *, connections: int = 32, blocking: float = 0.
     )
 
 
-class _Packing:
+class _Packing(AbstractConnection):
     """Packs a command in C: the client's own packing costs more than all else of a batch of hundreds."""
+
+    async def send_packed_command(
+        self, command: bytes | str | Iterable[bytes], check_health: bool = True
+    ) -> None:
+        """A connection that broke a moment ago is a RuntimeError to uvloop; to us it is one that broke."""
+        try:
+            await super().send_packed_command(command, check_health)
+        except RuntimeError as fault:
+            raise errors.ConnectionError(str(fault)) from fault
 
     def pack_command(self, *args: Any) -> list[bytes]:
         if " " in args[0]:  # the client's own names for subcommands, such as SCRIPT LOAD
