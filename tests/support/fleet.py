@@ -21,7 +21,6 @@ from typing import Any, Self
 
 import aiohttp
 from prometheus_client.parser import text_string_to_metric_families
-from redis.asyncio import Redis
 
 from common import connect, keys, settings
 from common.snapshot import Snapshot, snapshot
@@ -113,7 +112,6 @@ class Fleet:
     server: Server
     url: str  # where the services find the server, through a proxy perhaps
     http: aiohttp.ClientSession
-    redis: Redis
     sections: dict[str, Any] = field(default_factory=dict)
     acknowledged: set[str] = field(default_factory=set)
     _posted: int = 0
@@ -217,8 +215,12 @@ class Fleet:
         await self.receiver.wait_answered(len(self.receiver.answered) + more, deadline)
 
     async def snapshot(self) -> Snapshot:
-        """The destination at this instant."""
-        return await snapshot(self.redis, NAMESPACE, NAME)
+        """The destination at this instant; over a new connection, since tests break old ones."""
+        redis = connect.client(settings.Redis(url=self.server.url, timeout=Duration(10)))
+        try:
+            return await snapshot(redis, NAMESPACE, NAME)
+        finally:
+            await redis.aclose(close_connection_pool=True)
 
     async def wait_snapshot(
         self, holds: Callable[[Snapshot], bool], what: str, deadline: float = DEADLINE
@@ -283,7 +285,5 @@ class Fleets:
     async def __call__(self, server: Server, *, through: str | None = None, **sections: Any) -> Fleet:
         """A fleet on this server, `through` another address of it, with sections of the configuration."""
         http = await self._stack.enter_async_context(aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(15)))
-        redis = connect.client(settings.Redis(url=server.url, timeout=Duration(10)))
-        self._stack.push_async_callback(redis.aclose, close_connection_pool=True)
         url = server.url if through is None else through
-        return Fleet(self._processes, self._receiver, server, url, http, redis, sections)
+        return Fleet(self._processes, self._receiver, server, url, http, sections)

@@ -1,0 +1,146 @@
+"""What can be wrong when a service starts: one message that names the setting, exit code 1, no traceback."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Callable
+
+import pytest
+
+from tests.support.fleet import Fleet, Fleets
+from tests.support.old_server import claiming
+from tests.support.processes import Process, Processes
+from tests.support.servers import Server, free_port
+
+SERVICES = ("ingest", "dispatcher")
+
+
+async def start(fleet: Fleet) -> list[Process]:
+    """Both services, whatever becomes of them."""
+    config = fleet.config()
+    return [await fleet.processes.ingest(config), await fleet.processes.dispatcher(config)]
+
+
+async def complaints(processes: list[Process]) -> list[str]:
+    """The one message of each process, which ends with 1; its log lines aside."""
+    told = []
+    for process, service in zip(processes, SERVICES, strict=True):
+        assert await process.wait_exit() == 1, process.text
+        process.assert_no_traceback()
+        assert process.out == []
+        told.append("\n".join(line for line in process.err if not line.startswith("{")))
+        assert told[-1].startswith(f"redispatch {service}: "), told
+        told[-1] = told[-1].removeprefix(f"redispatch {service}: ")
+    return told
+
+
+async def test_wrong_configuration(processes: Processes) -> None:
+    config = processes.config(
+        {
+            "redis": {"url": "http://127.0.0.1"},
+            "dispatcher": {"visibility_timeout": "soon"},
+            "destinations": [{"name": "hook", "type": "webhook"}],
+            "routes": [{"to": ["hok"]}],
+        }
+    )
+    both = [await processes.ingest(config), await processes.dispatcher(config)]
+    for told in await complaints(both):
+        assert told.startswith("the configuration can't be used\n")
+        for place in ("redis.url", "dispatcher.visibility_timeout", "destinations[0]", "routes[0].to"):
+            assert f"{place}" in told, told
+
+
+async def test_no_configuration(processes: Processes) -> None:
+    nowhere = processes.directory / "nowhere.yaml"
+    for told in await complaints([await processes.ingest(nowhere), await processes.dispatcher(nowhere)]):
+        assert "nowhere.yaml" in told
+
+
+async def test_a_taken_port(fleets: Fleets, valkey: Server) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        listen = f"127.0.0.1:{taken.getsockname()[1]}"
+        fleet = await fleets(valkey, ingest={"listen": listen}, dispatcher={"listen": listen})
+        for told, service in zip(await complaints(await start(fleet)), SERVICES, strict=True):
+            assert told == f"can't listen on {listen} (address already in use): see {service}.listen"
+
+
+async def test_no_redis(fleets: Fleets, valkey: Server) -> None:
+    """Both wait for it, answering 503, and then give up."""
+    url = f"redis://:hidden@127.0.0.1:{free_port()}/0"
+    fleet = await fleets(valkey, through=url)
+    ingest, dispatcher = await asyncio.gather(fleet.ingest(ready=False), fleet.dispatcher(ready=False))
+    status, told = await fleet.send(ingest, fleet.alert())
+    assert (status, told["detail"]) == (503, "Redis has not answered yet")
+    for running in (ingest, dispatcher):
+        assert await running.status("/healthz") == 200
+        assert await running.status("/readyz") == 503
+    shown = url.replace("hidden", "***")
+    advice = "is it running? The address is redis.url or REDISPATCH_REDIS_URL"
+    for message in await complaints([ingest.process, dispatcher.process]):
+        assert message == f"Redis at {shown} can't be reached: {advice}"
+
+
+async def test_redis_that_comes_later(fleets: Fleets, new_server: Callable[..., Server]) -> None:
+    server = new_server()
+    server.kill()
+    fleet = await fleets(server)
+    ingest, dispatcher = await asyncio.gather(fleet.ingest(ready=False), fleet.dispatcher(ready=False))
+    assert (await fleet.send(ingest, fleet.alert()))[0] == 503
+    server.restart()
+    await ingest.process.wait_line('"event":"redis_seen"')
+    await dispatcher.process.wait_line('"event":"delivering"')
+    await fleet.post(ingest)
+    await fleet.settled()
+
+
+@pytest.mark.parametrize("password", ["", ":wrong@"], ids=["no password", "a wrong password"])
+async def test_a_password_that_is_refused(
+    fleets: Fleets, new_server: Callable[..., Server], password: str
+) -> None:
+    server = new_server()
+    server.cli("ACL", "SETUSER", "default", ">right")
+    fleet = await fleets(server, through=server.url.replace("//", f"//{password}"))
+    for told in await complaints(await start(fleet)):
+        assert "refuses user or password" in told
+        assert "REDISPATCH_REDIS_URL" in told
+        assert "wrong@" not in told
+
+
+async def test_a_server_below_the_floor(fleets: Fleets, valkey: Server) -> None:
+    async with claiming("6.2.0") as url:
+        fleet = await fleets(valkey, through=url)
+        for told in await complaints(await start(fleet)):
+            assert told == (
+                f"redis 6.2.0 at {url} is too old: redispatch needs Redis 7.0, Valkey 7.2 or newer"
+            )
+
+
+async def test_a_server_that_may_evict(fleets: Fleets, valkey: Server) -> None:
+    valkey.cli("CONFIG", "SET", "maxmemory-policy", "allkeys-lru")
+    fleet = await fleets(valkey)
+    for told in await complaints(await start(fleet)):
+        assert "maxmemory-policy allkeys-lru" in told
+        assert "redis.allow_eviction" in told
+
+
+async def test_what_is_allowed_and_not_safe_is_said_loudly(fleets: Fleets, valkey: Server) -> None:
+    valkey.cli("CONFIG", "SET", "maxmemory-policy", "allkeys-lru")
+    fleet = await fleets(valkey, redis={"allow_eviction": True})
+    ingest, dispatcher = await fleet.both()
+    for running in (ingest, dispatcher):
+        told = [(line["level"], line["kind"]) for line in running.lines("redis_unsafe")]
+        assert sorted(told) == [("warning", "eviction"), ("warning", "no_aof")]
+        for kind in ("eviction", "no_aof"):
+            assert await running.metric("redispatch_redis_unsafe", kind=kind) == 1
+    await fleet.post(ingest)
+    await fleet.settled()
+
+
+async def test_a_safe_server_is_called_so(fleets: Fleets, new_server: Callable[..., Server]) -> None:
+    fleet = await fleets(new_server("valkey", aof=True))
+    for running in await fleet.both():
+        assert running.lines("redis_unsafe") == []
+        assert await running.metric("redispatch_redis_unsafe") == 0
