@@ -14,7 +14,10 @@ from typing import Any, TypeAlias
 from redis.asyncio import Redis
 from redis.exceptions import NoScriptError
 
+from common.wire import Wire
+
 Argument: TypeAlias = bytes | str | int
+Server: TypeAlias = Redis | Wire
 
 
 class Script:
@@ -25,13 +28,13 @@ class Script:
         self.text = files(package).joinpath("lua", f"{name}.lua").read_text("utf-8")
         self.digest = hashlib.sha1(self.text.encode(), usedforsecurity=False).hexdigest()
 
-    async def __call__(self, redis: Redis, keys: Sequence[str], args: Sequence[Argument]) -> Any:
+    async def __call__(self, redis: Server, keys: Sequence[str], args: Sequence[Argument]) -> Any:
         """One round trip; a second one when the server has forgotten the script."""
         try:
             return await redis.execute_command("EVALSHA", self.digest, len(keys), *keys, *args)
         except NoScriptError:
             return await redis.execute_command("EVAL", self.text, len(keys), *keys, *args)
 
-    async def load(self, redis: Redis) -> None:
+    async def load(self, redis: Server) -> None:
         """Make the server know the script, for a pipeline that calls it by digest."""
         await redis.execute_command("SCRIPT LOAD", self.text)

@@ -8,11 +8,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from enum import IntEnum
 
-from redis.asyncio import Redis
-
 from common.alert import Status
 from common.keys import GROUP, Destination
-from common.scripts import Argument, Script
+from common.scripts import Argument, Script, Server
 from dispatcher.destinations.base import Delivery
 
 _script = Script("dispatcher", "claim")
@@ -28,21 +26,32 @@ class Verdict(IntEnum):
     NOT_MINE = 5
 
 
+_VERDICTS = {int(verdict): verdict for verdict in Verdict}
+
+
 async def claim(
-    redis: Redis, keys: Destination, consumer: str, ttl: int, deliveries: Sequence[Delivery]
+    redis: Server, keys: Destination, consumer: str, ttl: int, deliveries: Sequence[Delivery], in_work: int
 ) -> list[Verdict]:
-    """One verdict per delivery, in order; `ttl` of the records in ms."""
+    """One verdict per delivery, in their order, which is the stream's; `ttl` of the records in ms.
+
+    `in_work` bounds how many entries are pending under this consumer, these among them.
+    """
     touched = [keys.stream]
-    args: list[Argument] = [GROUP, consumer, ttl]
+    args: list[Argument] = [GROUP, consumer, ttl, in_work]
     for delivery in deliveries:
-        alert = delivery.alert
-        touched += (keys.record(delivery.key), keys.resolved(alert.incident))
+        touched.append(keys.record(delivery.key))
         args += (
             delivery.entry_id,
             delivery.deliveries,
             delivery.attempt - 1,
             delivery.first_at,
-            "" if alert.status is Status.RESOLVED else alert.since,
-            "1" if delivery.force else "",
+            _since(delivery),
         )
-    return [Verdict(code) for code in await _script(redis, touched, args)]
+    touched += [keys.resolved(delivery.alert.incident) for delivery in deliveries]
+    return [_VERDICTS[code] for code in await _script(redis, touched, args)]
+
+
+def _since(delivery: Delivery) -> Argument:
+    if delivery.force:
+        return "force"
+    return "" if delivery.alert.status is Status.RESOLVED else delivery.alert.since

@@ -35,6 +35,7 @@ from common.outcomes import (
 )
 from common.policy import retry_policy
 from common.trouble import Kind, kind_of
+from common.wire import Wire
 from dispatcher.claim import Verdict, claim
 from dispatcher.decide import decide
 from dispatcher.destinations.base import Delivery, make
@@ -70,6 +71,9 @@ class Lane:
         self._changed = asyncio.Event()
         self._attempts: set[asyncio.Task[None]] = set()
         self._settler: Batcher[Settling, None] = Batcher(self._settle, most=BATCH)
+        self._wire = Wire(replica.redis)
+        self._settling = Wire(replica.redis)
+        self._closed = False  # the gate, as last seen
         self._troubles = 0
         self._told_at = 0.0
 
@@ -93,18 +97,28 @@ class Lane:
         while self.free <= 0 and not replica.stopping.is_set():
             await self._change()
         async with self.step:
+            free = self.free
             if replica.stopping.is_set() or not replica.quarantine.open.is_set():
                 taken = None
             else:
-                taken = await take(replica.redis, self.keys, replica.consumer, self.free)
-                replica.clock.set(taken.now)
-                replica.pulse.beat()
-                replica.metrics.progress.set_to_current_time()
-                await self.start(taken.entries)
+                taken = await self._take(free)
         if taken is None:
             await replica.quarantine.open.wait()
-        elif taken.gate or taken.last:
+        elif taken.gate or len(taken.entries) < free:
             await self._rest(taken)
+
+    async def _take(self, free: int) -> Taken:
+        replica = self.replica
+        taken = await take(self._wire, self.keys, replica.consumer, free, closed=self._closed)
+        self._closed = bool(taken.gate)
+        replica.clock.set(taken.now)
+        replica.pulse.beat()
+        replica.metrics.progress.set_to_current_time()
+        if self._closed:
+            self.hand_back(taken.entries)
+        else:
+            await self.start(taken.entries)
+        return taken
 
     async def _rest(self, taken: Taken) -> None:
         """Wait for the bell, the next retry, or a gate that may have opened."""
@@ -149,7 +163,12 @@ class Lane:
         while True:
             try:
                 return await claim(
-                    replica.redis, self.keys, replica.consumer, self._caps.record_ttl, deliveries
+                    self._wire,
+                    self.keys,
+                    replica.consumer,
+                    self._caps.record_ttl,
+                    deliveries,
+                    len(self.in_work),
                 )
             except errors.RedisError as fault:
                 if replica.stopping.is_set():
@@ -254,7 +273,7 @@ class Lane:
         replica = self.replica
         while True:
             try:
-                answers = await settle(replica.redis, self.keys, replica.consumer, self._caps, batch)
+                answers = await settle(self._settling, self.keys, replica.consumer, self._caps, batch)
                 break
             except errors.RedisError as fault:
                 await self.trouble(fault, patient=True)
@@ -306,6 +325,8 @@ class Lane:
             task.cancel()
         await asyncio.gather(*self._attempts, return_exceptions=True)
         await self._kind.close()
+        await self._wire.close()
+        await self._settling.close()
 
     async def trouble(self, fault: errors.RedisError, *, patient: bool = False) -> None:
         """Wait out what Redis did; a group that is gone is made again. `patient`: also while stopping."""

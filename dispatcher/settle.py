@@ -9,20 +9,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import IntEnum
-from typing import assert_never
+from typing import TypeAlias
 
 from msgspec import Struct
-from redis.asyncio import Redis
 
 from common.alert import Status
 from common.keys import GROUP, Destination
 from common.outcomes import Dead, Delivered, Duplicate, Later, Reason, Settlement, Superseded
-from common.scripts import Argument, Script
+from common.scripts import Argument, Script, Server
 from dispatcher.destinations.base import Delivery
 from dispatcher.entry import Entry, salvage
 
 LONGEST_ERROR = 1024
 _script = Script("dispatcher", "settle")
+_Unsuccessful: TypeAlias = Later | Dead | Duplicate | Superseded
 
 
 class Settled(IntEnum):
@@ -51,55 +51,96 @@ class Caps(Struct, frozen=True):
 
 
 async def settle(
-    redis: Redis, keys: Destination, consumer: str, caps: Caps, batch: Sequence[Settling]
+    redis: Server, keys: Destination, consumer: str, caps: Caps, batch: Sequence[Settling]
 ) -> list[Settled]:
     """One answer per settlement, in order."""
-    touched = [keys.stream, keys.retry, keys.dead, keys.ledger]
-    args: list[Argument] = [GROUP, consumer, caps.max_dead, caps.record_ttl, caps.resolved_ttl]
-    for item in batch:
-        key = item.entry.fields.get(b"key", b"").decode("utf-8", "replace")
-        incident = item.delivery.alert.incident if item.delivery else ""
-        touched += (keys.record(key), keys.resolved(incident))
-        args += _arguments(item)
-    return [Settled(code) for code in await _script(redis, touched, args)]
+    successes: list[int] = []
+    others: list[int] = []
+    records: list[str] = []
+    resolved: list[str] = []
+    told: list[Argument] = []
+    rest: list[Argument] = []
+    for place, item in enumerate(batch):
+        settlement, delivery = item.settlement, item.delivery
+        if isinstance(settlement, Delivered) and delivery is not None:
+            successes.append(place)
+            records.append(keys.record(delivery.key))
+            over = delivery.alert.status is Status.RESOLVED
+            if over:
+                resolved.append(keys.resolved(delivery.alert.incident))
+            told += (
+                delivery.entry_id,
+                delivery.attempt,
+                "-" if settlement.status is None else settlement.status,
+                delivery.alert.since if over else "",
+            )
+        elif not isinstance(settlement, Delivered):
+            others.append(place)
+            rest += _told(item, settlement)
+    records += [keys.record(_key(batch[place].entry)) for place in others]
+    codes = await _script(
+        redis,
+        [keys.stream, keys.retry, keys.dead, keys.ledger, *records, *resolved],
+        [
+            GROUP,
+            consumer,
+            caps.max_dead,
+            caps.record_ttl,
+            caps.resolved_ttl,
+            len(successes),
+            *told,
+            *rest,
+        ],
+    )
+    answers = [Settled.FENCED] * len(batch)
+    for place, code in zip(successes + others, codes, strict=True):
+        answers[place] = _ANSWERS[code]
+    return answers
 
 
-def _arguments(item: Settling) -> list[Argument]:
+_ANSWERS = {int(answer): answer for answer in Settled}
+
+
+def _key(entry: Entry) -> str:
+    return entry.fields.get(b"key", b"").decode("utf-8", "replace")
+
+
+def _told(item: Settling, settlement: _Unsuccessful) -> list[Argument]:
+    """A settlement other than a success, as the script's header has it."""
     entry = item.entry
-    verb, attempts, status, error, detail, fields = _told(item)
+    attempts, error = entry.attempts, ""
+    status: int | None = None
+    detail: Argument = ""
+    fields: list[bytes] = []
+    match settlement:
+        case Superseded():
+            verb, error = "superseded", "superseded"
+        case Duplicate():
+            verb = "duplicate"
+        case Later(delay, spends, status, error):
+            verb, detail = "later", round(delay * 1000)
+            attempts += spends
+            fields = _flat({**entry.fields, b"attempt": str(attempts).encode()})
+        case Dead(reason, status, error):
+            verb, detail = "dead", reason
+            attempts += _was_tried(entry, reason, status)
+            told = {b"alert": salvage(entry), b"attempt": str(attempts).encode()}
+            fields = _flat({**entry.fields, **told})
+    claimed = "1" if item.claimed else ""
+    code: Argument = "-" if status is None else status
+    error = error[:LONGEST_ERROR]
     return [
         verb,
         entry.id,
         entry.deliveries,
-        "1" if item.claimed else "",
+        claimed,
         attempts,
-        "-" if status is None else status,
-        error[:LONGEST_ERROR],
+        code,
+        error,
         detail,
         len(fields),
         *fields,
     ]
-
-
-def _told(item: Settling) -> tuple[str, int, int | None, str, Argument, list[bytes]]:
-    """Verb, attempts made, status, error, detail and the fields to store, as the script's header has them."""
-    entry, settlement = item.entry, item.settlement
-    failures = entry.attempts
-    match settlement:
-        case Delivered(status):
-            return "delivered", failures + 1, status, "", _resolution(item.delivery), []
-        case Superseded():
-            return "superseded", failures, None, "superseded", "", []
-        case Duplicate():
-            return "duplicate", failures, None, "", "", []
-        case Later(delay, spends, status, error):
-            attempts = failures + 1 if spends else failures
-            return "later", attempts, status, error, round(delay * 1000), _with_attempts(entry, attempts)
-        case Dead(reason, status, error):
-            attempts = failures + 1 if _was_tried(entry, reason, status) else failures
-            return "dead", attempts, status, error, reason, _with_alert(entry, attempts)
-        case _:
-            assert_never(settlement)
 
 
 def _was_tried(entry: Entry, reason: Reason, status: int | None) -> bool:
@@ -109,17 +150,5 @@ def _was_tried(entry: Entry, reason: Reason, status: int | None) -> bool:
     return status is not None or reason in (Reason.ATTEMPTS, Reason.REJECTED, Reason.REFUSED)
 
 
-def _resolution(delivery: Delivery | None) -> Argument:
-    if delivery is None or delivery.alert.status is not Status.RESOLVED:
-        return ""
-    return delivery.alert.since
-
-
-def _with_attempts(entry: Entry, attempts: int) -> list[bytes]:
-    fields = {**entry.fields, b"attempt": str(attempts).encode()}
-    return [part for pair in fields.items() for part in pair]
-
-
-def _with_alert(entry: Entry, attempts: int) -> list[bytes]:
-    fields = {**entry.fields, b"alert": salvage(entry), b"attempt": str(attempts).encode()}
+def _flat(fields: dict[bytes, bytes]) -> list[bytes]:
     return [part for pair in fields.items() for part in pair]

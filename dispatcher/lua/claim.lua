@@ -1,44 +1,55 @@
 #!lua flags=allow-oom
 -- claim: makes the records of taken entries say who delivers them now, so that no two do.
 --
--- KEYS  1 stream, then two per entry: record, resolved:<incident>
--- ARGV  1 group, 2 consumer, 3 TTL of records in ms, then six per entry:
---       id, its delivery count, failures so far, first_at, event time in ms of a firing ("" for a resolution), "1" to force
+-- KEYS  1 stream, then one record per entry, then one resolved:<incident> per entry
+-- ARGV  1 group, 2 consumer, 3 TTL of records in ms, 4 how many may be pending under this consumer, then five per
+--       entry, in stream order: id, its delivery count, failures so far, first_at,
+--       event time in ms of a firing, "" for a resolution, "force" for what is to be sent whatever is known
 -- Returns one integer per entry:
 --       1 deliver: the record is mine; 2 duplicate: another copy was delivered, record untouched;
 --       3 look again: another copy is in flight, record untouched; 4 superseded by a resolution: the record is mine;
 --       5 not pending under me with this count: not mine to touch
 local stream, group, consumer, ttl = KEYS[1], ARGV[1], ARGV[2], ARGV[3]
+local entries = (#KEYS - 1) / 2
 local time = redis.call('TIME')
 local now = string.format('%.0f', time[1] * 1000 + math.floor(time[2] / 1000))
 
+local mine = {}
+for _, p in ipairs(redis.call('XPENDING', stream, group, ARGV[5], ARGV[#ARGV - 4], ARGV[4], consumer)) do
+  mine[p[1]] = p[4]
+end
+local known = redis.call('MGET', unpack(KEYS, 2))
+local claimed = {} -- by this very call: two copies of a key may have been taken together
+
 local function pending(id)
-  return redis.call('XPENDING', stream, group, id, id, 1)[1]
+  return #redis.call('XPENDING', stream, group, id, id, 1) > 0
+end
+
+-- What the record allows, and what of it is kept: status, hash of the content, error.
+local function judge(record, text, id, force)
+  if claimed[record] then return 3 end
+  if not text then return 1, '-', '-', '' end
+  local state, holder, status, content, error =
+    string.match(text, '^(%S+) (%S+) %S+ %S+ %S+ (%S+) %S+ %S+ %S+ (%S+) (.*)$')
+  if state == 'delivered' and not force then return 2 end
+  if state == 'in_flight' and holder ~= id and pending(holder) then return 3 end
+  return 1, status, content, error
 end
 
 local verdicts = {}
-for i = 1, (#KEYS - 1) / 2 do
-  local record, resolved, a = KEYS[2 * i], KEYS[2 * i + 1], 6 * i - 2
-  local id, deliveries, attempts, first_at, since = ARGV[a], ARGV[a + 1], ARGV[a + 2], ARGV[a + 3], ARGV[a + 4]
-  local force, verdict = ARGV[a + 5] == '1', 1
-  local mine = pending(id)
-  if not mine or mine[2] ~= consumer or mine[4] ~= tonumber(deliveries) then
-    verdict = 5
-  else
-    local known = redis.call('GET', record)
-    local state, holder, rest
-    if known then state, holder, rest = string.match(known, '^(%S+) (%S+) %S+ %S+ %S+ (.*)$') end
-    if state == 'delivered' and not force then
-      verdict = 2
-    elseif state == 'in_flight' and holder ~= id and pending(holder) then
-      verdict = 3
-    else
-      local status, kept, error = '-', '-', ''
-      if rest then status, kept, error = string.match(rest, '^(%S+) %S+ %S+ %S+ (%S+) (.*)$') end
-      redis.call('SET', record, table.concat({ 'in_flight', id, deliveries, consumer, attempts, status, first_at, now,
-        '0', kept, error }, ' '), 'PX', ttl)
-      local over = since ~= '' and not force and redis.call('GET', resolved)
-      if over and tonumber(over) >= tonumber(since) then verdict = 4 end
+for i = 1, entries do
+  local a = 5 * i
+  local id, deliveries, since, record = ARGV[a], ARGV[a + 1], ARGV[a + 4], KEYS[1 + i]
+  local verdict = 5
+  if mine[id] == tonumber(deliveries) then
+    local status, content, error
+    verdict, status, content, error = judge(record, known[i], id, since == 'force')
+    if verdict == 1 then
+      redis.call('SET', record, 'in_flight ' .. id .. ' ' .. deliveries .. ' ' .. consumer .. ' ' .. ARGV[a + 2] .. ' '
+        .. status .. ' ' .. ARGV[a + 3] .. ' ' .. now .. ' 0 ' .. content .. ' ' .. error, 'PX', ttl)
+      claimed[record] = true
+      local over, at = known[entries + i], tonumber(since)
+      if over and at and tonumber(over) >= at then verdict = 4 end
     end
   end
   verdicts[i] = verdict

@@ -1,18 +1,16 @@
 #!lua flags=allow-oom
--- take: moves what is due from `retry` to the stream and reads what nobody has read yet.
+-- take: looks at the gate and moves what is due from `retry` to the stream; the read follows in the same pipeline.
 --
 -- KEYS  1 stream, 2 retry, 3 gate
--- ARGV  1 group, 2 consumer, 3 how many at most
--- Returns { gate's state or "", now in ms, due time of the next retry in ms or -1,
---           id of the stream's last entry when all has been read, else "", { { id, { field, value, ... } }, ... } }
--- A closed gate: nothing is moved, nothing is read. Raises NOGROUP.
-local stream, retry, gate = KEYS[1], KEYS[2], KEYS[3]
-local group, consumer, most = ARGV[1], ARGV[2], tonumber(ARGV[3])
+-- ARGV  1 how many at most
+-- Returns { gate's state or "", now in ms, due time of the next retry in ms or -1, id of the stream's last entry }
+-- Behind a closed gate nothing is moved.
+local stream, retry, gate, most = KEYS[1], KEYS[2], KEYS[3], ARGV[1]
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 
 local closed = redis.call('HGET', gate, 'state')
-if closed then return { closed, now, -1, '', {} } end
+if closed then return { closed, now, -1, '0-0' } end
 
 local due = redis.call('ZRANGEBYSCORE', retry, '-inf', now, 'LIMIT', 0, most)
 for _, member in ipairs(due) do
@@ -21,12 +19,5 @@ for _, member in ipairs(due) do
   redis.call('ZREM', retry, member)
 end
 local first = redis.call('ZRANGE', retry, 0, 0, 'WITHSCORES')
-
-local read = redis.call('XREADGROUP', 'GROUP', group, consumer, 'COUNT', most, 'STREAMS', stream, '>')
-local entries = read and read[1][2] or {}
-local last = ''
-if #entries < most then
-  local tail = redis.call('XREVRANGE', stream, '+', '-', 'COUNT', 1)
-  last = tail[1] and tail[1][1] or '0-0'
-end
-return { '', now, first[2] and tonumber(first[2]) or -1, last, entries }
+local tail = redis.call('XREVRANGE', stream, '+', '-', 'COUNT', 1)
+return { '', now, first[2] and tonumber(first[2]) or -1, tail[1] and tail[1][1] or '0-0' }
