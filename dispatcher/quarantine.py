@@ -33,8 +33,14 @@ class Quarantine:
         """Whether a suspect may be taken now."""
         return self.open.is_set() and self._clock() >= self._rest_until
 
+    async def rest(self) -> None:
+        """Return when the next suspect may be taken."""
+        await asyncio.sleep(max(0.0, self._rest_until - self._clock()))
+
     async def isolate(self, deliver: Callable[[], Awaitable[None]]) -> None:
-        """Run `deliver` while nothing else is in work in this process."""
+        """Run `deliver` while nothing else is in work in this process; not at all when another runs so."""
+        if not self.ready():
+            return
         started = self._clock()
         self.open.clear()
         try:

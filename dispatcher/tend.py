@@ -1,7 +1,7 @@
 """Beside the way: keeps alive what is in work, and takes over what others left.
 
-One task per lane, a round at every third of the visibility timeout. It goes on while the replica drains,
-so that what is still being sent is not reclaimed by others.
+One task per lane, a round at every third of the visibility timeout, and after trouble and after a suspect.
+It goes on while the replica drains, so that what is still being sent is not reclaimed by others.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from collections.abc import Awaitable
 from redis import exceptions as errors
 
 from common.log import Log
+from common.service import either
 from dispatcher.keep_alive import keep_alive
 from dispatcher.lane import Lane
 from dispatcher.reclaim import find, reap, reclaim
@@ -33,16 +34,20 @@ class Tender:
         self._reclaim_from = "-"
         self._find_from = "-"
         self._alone: asyncio.Task[None] | None = None
+        self._again = asyncio.Event()  # the next round is not to wait for its time
 
     async def run(self) -> None:
         """Until cancelled."""
         while True:
-            await asyncio.sleep(self._visibility / 3 * (0.9 + 0.2 * random.random()))  # noqa: S311 - jitter
+            pause = self._visibility / 3 * (0.9 + 0.2 * random.random())  # noqa: S311 - jitter
+            await either(self._again, pause)
+            self._again.clear()
             try:
                 await self._round()
             except errors.RedisError as fault:
                 self._reclaim_from = self._find_from = "-"
                 await self._lane.trouble(fault, patient=True)
+                self._again.set()  # others take over what is in work here unless it is kept alive
 
     async def _round(self) -> None:
         await self._keep_alive()
@@ -104,8 +109,10 @@ class Tender:
     async def _watched(self, work: Awaitable[None]) -> None:
         try:
             await work
+            await self._replica.quarantine.rest()
         except errors.RedisError as fault:
             await self._lane.trouble(fault)
+        self._again.set()  # for the next suspect: two crashes in a row leave as many as were in work
 
     async def _deliver_alone(self, suspect: str) -> None:
         lane, replica = self._lane, self._replica

@@ -130,9 +130,9 @@ class Fleet:
         content["destinations"] = [hook | content.pop("destination")]
         return self.processes.config({**content, "routes": [{"to": [NAME]}]})
 
-    async def ingest(self, ready: bool = True) -> Running:
+    async def ingest(self, ready: bool = True, env: Mapping[str, str] | None = None) -> Running:
         """`python -m ingest`, once it has seen Redis."""
-        process = await self.processes.ingest(self.config())
+        process = await self.processes.ingest(self.config(), env)
         return await self._listening(process, "redis_seen" if ready else None)
 
     async def dispatcher(self, ready: bool = True, env: Mapping[str, str] | None = None) -> Running:
