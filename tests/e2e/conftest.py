@@ -13,6 +13,10 @@ from tests.support.receiver import Receiver
 
 @pytest.fixture
 async def fleets(processes: Processes, receiver: Receiver) -> AsyncIterator[Fleets]:
-    """`await fleets(server, dispatcher={...})`: services on that server, delivering to `receiver`."""
+    """`await fleets(server, dispatcher={...})`: services on that server, delivering to `receiver`.
+
+    Whatever is done to them, none may write a traceback.
+    """
     async with Fleets(processes, receiver) as made:
         yield made
+    processes.assert_no_traceback()

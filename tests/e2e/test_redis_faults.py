@@ -59,6 +59,36 @@ async def test_frozen(fleets: Fleets, new_server: NewServer, receiver: Receiver)
     fleet.assert_no_duplicates()
 
 
+@pytest.mark.parametrize("away", ["killed", "frozen"])
+async def test_told_to_stop_while_it_is_away(
+    fleets: Fleets, new_server: NewServer, receiver: Receiver, away: str
+) -> None:
+    gate = asyncio.Event()
+    receiver.answers.append(Answer(until=gate))
+    server = new_server("valkey", "--appendfsync", "always", aof=True)
+    fleet = await fleets(server, dispatcher={"drain_timeout": "500ms"})
+    ingest, dispatcher = await fleet.both()
+    [key] = await fleet.post(ingest)
+    await receiver.wait_for(1)
+    if away == "killed":
+        server.kill()
+    else:
+        server.freeze()
+    gate.set()
+    await dispatcher.wait_metric("redispatch_redis_errors_total", 1)
+    for running in (ingest, dispatcher):
+        assert await running.process.stop() == 0, running.process.text
+    assert dispatcher.lines("drain_incomplete")
+    if away == "killed":
+        server.restart()
+    else:
+        server.thaw()
+    await fleet.dispatcher()
+    seen = await fleet.settled()
+    assert seen.ledger.delivered == 1
+    assert receiver.accepted.keys() == {key}
+
+
 @both_kinds
 async def test_flushed(fleets: Fleets, pool: Pool, receiver: Receiver, kind: Kind) -> None:
     gate = asyncio.Event()
@@ -118,6 +148,49 @@ async def test_a_reply_that_is_lost(
     assert (seen.ledger.accepted, seen.ledger.delivered) == (2, 2)
     fleet.assert_no_duplicates()
     await eventually(lambda: counted(step, ingest, dispatcher), "the loss in the metrics")
+
+
+async def test_the_reply_of_a_dead_letter_that_is_lost(
+    fleets: Fleets, valkey: Server, receiver: Receiver, proxied: Callable[[Server], Proxy]
+) -> None:
+    proxy = await proxied(valkey).start()
+    fleet = await fleets(valkey, through=proxy.url)
+    ingest, dispatcher = await fleet.both()
+    await fleet.post(ingest)
+    await fleet.settled()
+    receiver.answers.append(Answer(422))
+    proxy.lose_reply(Script("dispatcher", "settle").digest.encode())
+    [key] = await fleet.post(ingest)
+    await proxy.wait_lost()
+    await dispatcher.wait_metric("redispatch_fenced_total", 1)
+    await fleet.settled(died=1)
+    assert [letter["key"] for letter in fleet.dead_letters()] == [key]
+
+
+async def test_entries_that_nobody_can_read_die_alone(fleets: Fleets, valkey: Server) -> None:
+    fleet = await fleets(valkey)
+    ingest, dispatcher = await fleet.both()
+    dispatcher.freeze()  # so that all of them are taken together
+    [first] = await fleet.post(ingest)
+    foreign: list[tuple[str | bytes, ...]] = [
+        ("nonsense", "x"),
+        ("key", "no-alert", "first_at", "1"),
+        ("key", "no-json", "alert", b"\xff\x00{", "first_at", "1"),
+        ("key", "no-time", "alert", "{}", "attempt", "many", "first_at", "soon"),
+        ("", ""),
+        ("key", b"\xff", "alert", "[" * 100_000, "first_at", "1"),
+    ]
+    for fields in foreign:
+        valkey.cli("XADD", AT.stream, "*", *fields)
+    [last] = await fleet.post(ingest)
+    # Booked as an operator who adds entries by hand has to: those with a key were never accepted.
+    valkey.cli("HINCRBY", AT.ledger, "accepted", 4)
+    dispatcher.thaw()
+    await fleet.receiver.wait_ids({first, last})
+    await eventually(lambda: len(fleet.dead_letters()) == len(foreign), "all of them dead")
+    assert {letter["reason"] for letter in fleet.dead_letters()} == {"malformed"}
+    seen = await fleet.wait_snapshot(lambda seen: seen.depth == 0, "an empty queue")
+    assert (seen.ledger.delivered, seen.ledger.died) == (2, len(foreign))
 
 
 @both_kinds

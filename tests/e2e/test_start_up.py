@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.support.fleet import Fleet, Fleets
+from tests.support.fleet import Fleet, Fleets, eventually
 from tests.support.old_server import claiming
 from tests.support.processes import Process, Processes
 from tests.support.servers import Server, free_port
@@ -83,6 +83,13 @@ async def test_no_redis(fleets: Fleets, valkey: Server) -> None:
         assert message == f"Redis at {shown} can't be reached: {advice}"
 
 
+async def test_told_to_stop_while_waiting_for_redis(fleets: Fleets, valkey: Server) -> None:
+    fleet = await fleets(valkey, through=f"redis://127.0.0.1:{free_port()}/0")
+    for running in await asyncio.gather(fleet.ingest(ready=False), fleet.dispatcher(ready=False)):
+        assert await running.process.stop() == 0
+        assert all(line.startswith("{") for line in running.process.err), running.process.text
+
+
 async def test_redis_that_comes_later(fleets: Fleets, new_server: Callable[..., Server]) -> None:
     server = new_server()
     server.kill()
@@ -140,7 +147,11 @@ async def test_what_is_allowed_and_not_safe_is_said_loudly(fleets: Fleets, valke
 
 
 async def test_a_safe_server_is_called_so(fleets: Fleets, new_server: Callable[..., Server]) -> None:
-    fleet = await fleets(new_server("valkey", aof=True))
+    fleet = await fleets(new_server("valkey", aof=True), dispatcher={"visibility_timeout": "60s"})
     for running in await fleet.both():
         assert running.lines("redis_unsafe") == []
         assert await running.metric("redispatch_redis_unsafe") == 0
+        # Waiting in vain, as long as the longest BLOCK, is no error either.
+        await eventually(lambda: fleet.calls("xread") >= 3, "the bell waited for again and again")
+        assert await running.metric("redispatch_redis_errors_total") == 0
+        assert running.lines("redis_trouble") == []

@@ -147,6 +147,11 @@ class Processes:
         for process in self._started:
             await process.close()
 
+    def assert_no_traceback(self) -> None:
+        """Neither of any that was started so far."""
+        for process in self._started:
+            process.assert_no_traceback()
+
     def config(self, content: Mapping[str, Any] | str, name: str = "redispatch.yaml") -> Path:
         """Write a configuration file."""
         path = self.directory / name
