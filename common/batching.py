@@ -34,11 +34,13 @@ class Batcher(Generic[T, R]):
         most: int,
         bound: int = 100_000,
         weigh: Callable[[T], int] = lambda _: 1,
+        outage: type[Exception] | None = None,
     ) -> None:
         self._commit = commit
         self._most = most
         self._bound = bound
         self._weigh = weigh
+        self._outage = outage
         self._waiting: deque[tuple[T, int, asyncio.Future[R]]] = deque()
         self._weight = 0
         self._task: asyncio.Task[None] | None = None
@@ -73,7 +75,11 @@ class Batcher(Generic[T, R]):
         try:
             results = await self._commit(items)
         except Exception as fault:  # noqa: BLE001 - it is handed to every task that waits for this batch
-            results = [fault] * len(items)
+            if self._outage is not None and isinstance(fault, self._outage):
+                futures += [future for _, _, future in self._waiting]
+                self._waiting.clear()
+                self._weight = 0
+            results = [fault] * len(futures)
         for future, result in zip(futures, results, strict=True):
             if future.done():
                 continue

@@ -22,6 +22,7 @@ from common.policy import retry_policy
 from common.scripts import Argument, Script
 from common.settings import Settings
 from common.trouble import Kind, kind_of
+from common.wire import Command, Wire
 from ingest.event import Event, Stored, Unavailable
 from ingest.observe import Observer, Routed
 from ingest.route import Router
@@ -49,10 +50,10 @@ class Appender:
         measured: Callable[[int, float], None] = lambda size, seconds: None,
         troubled: Callable[[Kind], None] = lambda kind: None,
     ) -> None:
-        self._redis = redis
+        self._wire = Wire(redis)
         self._settings = settings
         self._namespace = settings.redis.namespace
-        self._observer = Observer(redis, settings, router, cluster=cluster)
+        self._observer = Observer(self._wire, settings, router, cluster=cluster)
         self._cluster = cluster
         self._measured = measured
         self._troubled = troubled
@@ -65,7 +66,7 @@ class Appender:
             for to in settings.destinations
         }
         self._batcher: Batcher[_Request, list[Stored]] = Batcher(
-            self._commit, most=MOST, bound=50 * MOST, weigh=lambda request: request[1]
+            self._commit, most=MOST, bound=50 * MOST, weigh=lambda request: request[1], outage=Unavailable
         )
 
     async def submit(self, events: list[Event], size: int = 0) -> list[Stored]:
@@ -80,6 +81,7 @@ class Appender:
     async def close(self) -> None:
         """Finish what was submitted."""
         await self._batcher.close()
+        await self._wire.close()
 
     async def _commit(self, requests: list[_Request]) -> Sequence[list[Stored] | Exception]:
         events = [event for request in requests for event in request[0]]
@@ -112,7 +114,7 @@ class Appender:
         stored = [(item.alert.key, content(item.alert), encode(item.alert)) for item in routed]
         groups = [[name] for name in places] if self._cluster else [list(places)]
         commands = [self._command(group, places, stored) for group in groups]
-        replies = await self._pipeline(list(places), commands)
+        replies = await self._call(list(places), commands)
         for group, reply in zip(groups, replies, strict=True):
             told = iter(reply)
             for name in group:
@@ -136,31 +138,31 @@ class Appender:
             args += (*self._caps[name], len(places[name]), *(order[place] for place in places[name]))
         return touched, args
 
-    async def _pipeline(
-        self, names: list[str], commands: list[tuple[list[str], list[Argument]]]
-    ) -> list[Any]:
+    async def _call(self, names: list[str], commands: list[tuple[list[str], list[Argument]]]) -> list[Any]:
         try:
             return await self._send(names, commands)
         except errors.NoScriptError:
-            await _script.load(self._redis)
+            await _script.load(self._wire)
             return await self._send(names, commands)  # idempotent: what did go in is a duplicate now
 
     async def _send(self, names: list[str], commands: list[tuple[list[str], list[Argument]]]) -> list[Any]:
-        pipeline = self._redis.pipeline(transaction=False)
-        pipeline.execute_command("SADD", keys.destinations(self._namespace), *names)
+        pipeline: list[Command] = [("SADD", keys.destinations(self._namespace), *names)]
         for touched, args in commands:
-            pipeline.execute_command("EVALSHA", _script.digest, len(touched), *touched, *args)
+            pipeline.append(("EVALSHA", _script.digest, len(touched), *touched, *args))
         ingest = self._settings.ingest
         if ingest.durability == "replicated":
-            pipeline.execute_command("WAIT", ingest.replicas, ingest.durability_timeout.ms)
+            pipeline.append(("WAIT", ingest.replicas, ingest.durability_timeout.ms))
         elif ingest.durability == "fsynced":
-            pipeline.execute_command("WAITAOF", 1, 0, ingest.durability_timeout.ms)
-        replies = await pipeline.execute()
+            pipeline.append(("WAITAOF", 1, 0, ingest.durability_timeout.ms))
+        replies = await self._wire.pipeline(pipeline)
+        for reply in replies:
+            if isinstance(reply, Exception):
+                raise reply
         if ingest.durability == "replicated" and replies[-1] < ingest.replicas:
             raise Unavailable(f"only {replies[-1]} of {ingest.replicas} replicas have it so far")
         if ingest.durability == "fsynced" and replies[-1][0] < 1:
             raise Unavailable("it is not on disk so far")
-        return list(replies[1 : 1 + len(commands)])
+        return replies[1 : 1 + len(commands)]
 
 
 def content(alert: Alert) -> str:
@@ -170,23 +172,25 @@ def content(alert: Alert) -> str:
     """
     summary = None if alert.source == "reading" else alert.summary
     told = (alert.incident, alert.host, alert.name, alert.status, alert.severity, summary, alert.url)
-    labels = sorted(alert.labels.items()) if alert.labels else ""
-    return blake2b(repr((told, labels)).encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
+    labels = sorted(alert.labels.items()) if alert.labels else None
+    return blake2b(encode((told, labels)), digest_size=8).hexdigest()
 
 
 def _answer(routed: list[Routed], codes: list[dict[str, int]]) -> list[Stored] | Exception:
-    full = sorted({name for told in codes for name, code in told.items() if code == NO_ROOM})
-    if full:
+    if any(NO_ROOM in told.values() for told in codes):
+        full = sorted({name for told in codes for name, code in told.items() if code == NO_ROOM})
         return Unavailable(f"queue and dead letters are full: {', '.join(full)}", retry_after=5)
     return [_stored(item.alert.key, told) for item, told in zip(routed, codes, strict=True)]
 
 
 def _stored(key: str, told: dict[str, int]) -> Stored:
+    if all(code == QUEUED for code in told.values()):
+        return Stored(key, "queued", list(told), [])
     plain = {name: code % CONFLICT for name, code in told.items()}
-    fresh = any(code in (QUEUED, DEAD) for code in plain.values())
+    fresh = QUEUED in plain.values() or DEAD in plain.values()
     return Stored(
         key=key,
-        status="queued" if fresh or not plain else "duplicate",
+        status="queued" if fresh else "duplicate",
         destinations=[name for name, code in plain.items() if code in (QUEUED, DUPLICATE)],
         dead=[name for name, code in plain.items() if code in (DEAD, DUPLICATE_DEAD)],
         conflict=any(code > CONFLICT for code in told.values()),

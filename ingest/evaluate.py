@@ -19,6 +19,7 @@ from common.batching import Batcher, Overflow
 from common.scripts import Argument, Script
 from common.settings import Settings
 from common.trouble import Kind, kind_of
+from common.wire import Wire
 from ingest.event import Event, Reading, Unavailable
 from ingest.rules import Judgement, Rules
 
@@ -30,7 +31,6 @@ _encode = msgspec.json.Encoder().encode
 class _Item(Struct):
     reading: Reading
     judgements: list[Judgement]
-    since: float  # time of the loop
 
 
 class Evaluator:
@@ -43,23 +43,23 @@ class Evaluator:
         self, redis: Redis, settings: Settings, *, troubled: Callable[[Kind], None] = lambda kind: None
     ) -> None:
         self._rules = Rules(settings.rules)
-        self._redis = redis
+        self._wire = Wire(redis)
         self._troubled = troubled
         self._namespace = settings.redis.namespace
         self._keep = settings.readings.keep
         self._remember = settings.dedupe.remember.ms
         self._stream = keys.readings(self._namespace)
         self._script = Script("ingest", "evaluate")
-        self._batcher: Batcher[_Item, list[Event]] = Batcher(self._commit, most=MOST, bound=BOUND)
-        self._failed = float("-inf")  # when the last call failed
+        self._batcher: Batcher[_Item, list[Event]] = Batcher(
+            self._commit, most=MOST, bound=BOUND, outage=Unavailable
+        )
 
     async def submit(self, readings: list[Reading]) -> list[list[Event]]:
         """The events of each reading, in order. Raises Unavailable: not all of them are stored."""
-        now = asyncio.get_running_loop().time()
         waiting: list[asyncio.Future[list[Event]]] = []
         try:
             for reading in readings:
-                item = _Item(reading, self._rules.judge(reading), now)
+                item = _Item(reading, self._rules.judge(reading))
                 future = self._batcher.submit(item)
                 waiting.append(future)
         except Overflow:
@@ -72,15 +72,13 @@ class Evaluator:
     async def close(self) -> None:
         """Wait for what is under way."""
         await self._batcher.close()
+        await self._wire.close()
 
     async def _commit(self, items: list[_Item]) -> Sequence[list[Event] | Exception]:
-        if items[-1].since < self._failed:  # they waited for a Redis that was away: don't let them wait again
-            return [Unavailable("Redis does not answer")] * len(items)
         used, args = self._arguments(items)
         try:
-            due = await self._script(self._redis, used, args)
+            due = await self._script(self._wire, used, args)
         except RedisError as fault:
-            self._failed = asyncio.get_running_loop().time()
             kind = kind_of(fault)
             self._troubled(kind)
             raise Unavailable(f"Redis could not store it: {kind}") from fault

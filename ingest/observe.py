@@ -13,11 +13,10 @@ from typing import TypeAlias
 
 from msgspec import Struct
 from msgspec.structs import replace
-from redis.asyncio import Redis
 
 from common import keys
 from common.alert import Alert, Status
-from common.scripts import Argument, Script
+from common.scripts import Argument, Script, Server
 from common.settings import Settings
 from ingest.event import Event
 from ingest.identity import episode_key, escape, window_key
@@ -38,7 +37,7 @@ class Routed(Struct, frozen=True):
 class Observer:
     """Keeps what is known of incidents; any number of replicas agree, since the script is the only writer."""
 
-    def __init__(self, redis: Redis, settings: Settings, router: Router, *, cluster: bool) -> None:
+    def __init__(self, redis: Server, settings: Settings, router: Router, *, cluster: bool) -> None:
         self._redis = redis
         self._namespace = settings.redis.namespace
         self._window = settings.dedupe.window.ms

@@ -46,7 +46,8 @@ class Service:
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._redis: Redis = connect.client(settings.redis)
+        blocking = 0.0 if self._durability == "written" else settings.ingest.durability_timeout
+        self._redis: Redis = connect.client(settings.redis, blocking=blocking)
         self._router = Router(settings)
         self._evaluator: Evaluator | None = None
         self._appender: Appender | None = None
