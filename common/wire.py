@@ -13,15 +13,17 @@ from typing import Any, TypeAlias
 
 from redis import exceptions as errors
 from redis.asyncio import Redis
+from redis.asyncio.connection import AbstractConnection
 
 Command: TypeAlias = Sequence[bytes | str | int]
 
 
 class Wire:
-    """A connection out of a client's pool, kept. Calls queue up, they never mix."""
+    """A connection out of a client's pool, kept until `close`. Calls queue up, they never mix."""
 
     def __init__(self, redis: Redis) -> None:
-        self._connection = redis.connection_pool.make_connection()
+        self._pool = redis.connection_pool
+        self._connection: AbstractConnection | None = None
         self._turn = asyncio.Lock()
 
     async def execute_command(self, *command: bytes | str | int) -> Any:
@@ -33,23 +35,29 @@ class Wire:
 
     async def pipeline(self, commands: Sequence[Command]) -> list[Any]:
         """All commands in one write; an error is returned in the place of its reply."""
-        connection = self._connection
         async with self._turn:
+            connection = self._connection
+            if connection is None:
+                connection = self._connection = await self._pool.get_connection()
             try:
                 await connection.connect()
                 packed = [part for command in commands for part in connection.pack_command(*command)]
                 await connection.send_packed_command(packed, check_health=False)
-                return [await self._reply() for _ in commands]
+                return [await _reply(connection) for _ in commands]
             except (errors.ConnectionError, errors.TimeoutError, asyncio.CancelledError):
                 await connection.disconnect(nowait=True)  # what still comes would answer the next call
                 raise
 
-    async def _reply(self) -> Any:
-        try:
-            return await self._connection.read_response()
-        except errors.ResponseError as fault:
-            return fault
-
     async def close(self) -> None:
-        """Hang up."""
-        await self._connection.disconnect(nowait=True)
+        """Give the connection back."""
+        async with self._turn:
+            if self._connection is not None:
+                await self._pool.release(self._connection)
+                self._connection = None
+
+
+async def _reply(connection: AbstractConnection) -> Any:
+    try:
+        return await connection.read_response()
+    except errors.ResponseError as fault:
+        return fault
