@@ -11,12 +11,10 @@ import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-import pytest
-
 from common import keys
 from tests.support.fleet import AT, Fleet, Fleets, eventually
 from tests.support.receiver import Answer, Receiver, Request
-from tests.support.servers import Kind, Pool, Server
+from tests.support.servers import Pool, Server
 
 MINUTE = {"visibility_timeout": "60s"}
 
@@ -261,11 +259,8 @@ async def test_delconsumer_of_a_living_one_doubles_nothing(
     assert receiver.accepted == {key: 1}
 
 
-@pytest.mark.parametrize("kind", ["valkey", "redis"])
-async def test_consumers_of_the_dead_are_removed(
-    fleets: Fleets, pool: Pool, receiver: Receiver, kind: Kind
-) -> None:
-    server = pool.get(kind)
+async def test_consumers_of_the_dead_are_removed(fleets: Fleets, pool: Pool, receiver: Receiver) -> None:
+    server = pool.get("redis")
     fleet = await fleets(server, dispatcher={"visibility_timeout": "500ms"})
     ingest, *doomed = await asyncio.gather(fleet.ingest(), *(fleet.dispatcher() for _ in range(3)))
     receiver.default = Answer(until=asyncio.Event())

@@ -270,18 +270,23 @@ async def test_a_group_that_cannot_be_made_is_no_hot_loop(fleets: Fleets, valkey
         valkey.cli("ACL", "DELUSER", "app")
 
 
-REFUSING = {
-    "noreplicas": ("CONFIG SET min-replicas-to-write 1", "CONFIG SET min-replicas-to-write 0"),
-    "readonly": ("REPLICAOF 127.0.0.1 1", "REPLICAOF NO ONE"),
-}
-
-
-@both_kinds
-@pytest.mark.parametrize("trouble", REFUSING)
+@pytest.mark.parametrize(
+    ("kind", "trouble", "refuse", "accept"),
+    [
+        ("redis", "noreplicas", "CONFIG SET min-replicas-to-write 1", "CONFIG SET min-replicas-to-write 0"),
+        ("valkey", "readonly", "REPLICAOF 127.0.0.1 1", "REPLICAOF NO ONE"),
+    ],
+    ids=["noreplicas", "readonly"],
+)
 async def test_a_server_that_takes_no_writes_costs_no_attempt(
-    fleets: Fleets, new_server: NewServer, receiver: Receiver, kind: Kind, trouble: str
+    fleets: Fleets,
+    new_server: NewServer,
+    receiver: Receiver,
+    kind: Kind,
+    trouble: str,
+    refuse: str,
+    accept: str,
 ) -> None:
-    refuse, accept = REFUSING[trouble]
     gate = asyncio.Event()
     receiver.default = Answer(until=gate)
     server = new_server(kind)

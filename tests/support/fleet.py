@@ -194,10 +194,9 @@ class Fleet:
 
         async def sender() -> None:
             while not over.is_set():
-                if self._ahead > AHEAD:
-                    await asyncio.sleep(LOOK)
-                else:
+                if self._ahead <= AHEAD:
                     await self.insist(ingest, self.alert())
+                await asyncio.sleep(LOOK)  # some 300 a second in all
 
         tasks = [asyncio.create_task(sender()) for _ in range(senders)]
         try:
