@@ -100,13 +100,16 @@ async def test_flushed(fleets: Fleets, pool: Pool, receiver: Receiver, kind: Kin
     receiver.answers.append(Answer(until=gate))
     await fleet.post(ingest)
     await receiver.wait_for(2)
+    dispatcher.freeze()
     server.cli("FLUSHALL")
     await fleet.post(ingest, 10)
+    dispatcher.thaw()
     await receiver.wait_answered(11)
     gate.set()
     await dispatcher.wait_metric("redispatch_fenced_total", 1)  # it is no longer known
     await fleet.settled()
     assert await dispatcher.metric("redispatch_group_recreated_total") == 1
+    assert await dispatcher.metric("redispatch_reclaimed_total") == 0  # read from the stream's beginning
     fleet.assert_no_duplicates()
 
 
