@@ -44,7 +44,7 @@ class Wire:
                 packed = [part for command in commands for part in connection.pack_command(*command)]
                 await connection.send_packed_command(packed, check_health=False)
                 return [await _reply(connection) for _ in commands]
-            except (errors.ConnectionError, errors.TimeoutError, asyncio.CancelledError):
+            except BaseException:  # whatever it was
                 await connection.disconnect(nowait=True)  # what still comes would answer the next call
                 raise
 
