@@ -1,7 +1,8 @@
 """One function per Redis key: what it holds, who writes it, who reads it, how long it lives.
 
 All keys of a destination share the hash tag `{<namespace>:<destination>}`, so that one script sees all of
-them in one Cluster slot. `docs/keys.md` is drawn from this page.
+them in one Cluster slot. `docs/keys.md` is drawn from this page: a docstring begins with the key's type and
+ends with the scripts and commands that write and read it, and with its TTL.
 """
 
 from __future__ import annotations
@@ -17,48 +18,71 @@ def tag(namespace: str, destination: str) -> str:
 
 
 def stream(namespace: str, destination: str) -> str:
-    """stream: waiting and in-flight deliveries. Written by append, take, replay; read by take. No TTL."""
+    """stream: waiting and in-flight deliveries, in the group `dispatchers`; fields `key alert attempt
+    first_at`, and `replay_of`, `force`, `trace` when there are any.
+
+    Written by append, take, settle, reclaim, find, keep_alive, reap, replay; read by claim, snapshot, accept,
+    pause, resume. No TTL.
+    """
     return tag(namespace, destination) + "stream"
 
 
 def retry(namespace: str, destination: str) -> str:
-    """sorted set: deliveries that wait, by due time in ms. Written by settle; read by take. No TTL."""
+    """sorted set: deliveries that wait, by due time in ms; a member is the id of the entry it came from, a
+    space and the fields of the entry to come.
+
+    Written by settle, take; read by append, reclaim, snapshot, accept, pause, resume, replay. No TTL.
+    """
     return tag(namespace, destination) + "retry"
 
 
 def record(namespace: str, destination: str, key: str) -> str:
-    """string: a delivery's state and receipt. Written by append, claim, settle; read by them.
+    """string: a delivery's state and receipt, one line of words (`common/record.py`).
 
-    TTL max_age + remember.
+    Written by append, claim, settle; read by append, claim, settle. TTL `max_age` + `remember`, from each
+    change on.
     """
     return f"{tag(namespace, destination)}record:{key}"
 
 
 def dead(namespace: str, destination: str) -> str:
-    """stream: dead letters. Written by append, settle, replay, discard; read by operators. No TTL."""
+    """stream: dead letters; fields `key reason error status attempts deliveries first_at died_at alert`.
+
+    Written by append, settle, replay, discard; read by list, snapshot, accept. No TTL.
+    """
     return tag(namespace, destination) + "dead"
 
 
 def gate(namespace: str, destination: str) -> str:
-    """hash: why nothing is read. Written by pause, resume; read by take. No TTL."""
+    """hash: why nothing is read; fields `state reason opened_at`, no hash when it is open.
+
+    Written by pause, resume; read by take, reclaim, snapshot. No TTL.
+    """
     return tag(namespace, destination) + "gate"
 
 
 def ledger(namespace: str, destination: str) -> str:
-    """hash: counters that must balance. Written by every script that moves a delivery. No TTL."""
+    """hash: counters that must balance: `accepted replayed delivered duplicate superseded died lost
+    discarded`.
+
+    Written by append, settle, reclaim, replay, discard, accept; read by snapshot. No TTL.
+    """
     return tag(namespace, destination) + "ledger"
 
 
 def resolved(namespace: str, destination: str, incident: str) -> str:
-    """string: event time in ms of the last resolution settled. Written by settle; read by claim.
+    """string: event time in ms of the incident's last resolution settled here.
 
-    TTL remember.
+    Written by settle; read by claim. TTL `remember`.
     """
     return f"{tag(namespace, destination)}resolved:{incident}"
 
 
 def incident(namespace: str, incident: str) -> str:
-    """hash: what is known of an incident. Written and read by observe. TTL remember."""
+    """string: what is known of an incident, with its latest closed episodes, one line of words.
+
+    Written by observe; read by observe. TTL `remember`.
+    """
     return f"{{{namespace}:i:{zlib.crc32(incident.encode()) & 0xFF:02x}}}:incident:{incident}"
 
 
@@ -68,12 +92,18 @@ def destinations(namespace: str) -> str:
 
 
 def readings(namespace: str) -> str:
-    """stream: the latest readings, trimmed. Written by evaluate; read by people. No TTL."""
+    """stream: the latest readings, the only key that is trimmed; fields `host metric value timestamp labels`.
+
+    Written by evaluate; read by people. No TTL.
+    """
     return f"{{{namespace}:readings}}:stream"
 
 
 def rule(namespace: str, incident: str) -> str:
-    """hash: episodes of a rule with `clear`. Written and read by evaluate. TTL remember."""
+    """hash: episodes of a rule with `clear` for one incident: start, newest firing reading, end.
+
+    Written by evaluate; read by evaluate. TTL `remember`.
+    """
     return f"{{{namespace}:readings}}:rule:{incident}"
 
 

@@ -20,6 +20,7 @@ from common.policy import PRESETS
 from common.references import PREFIX
 from common.settings import Settings
 from common.units import Duration
+from docs import protocol_pages
 
 _HEAD = """\
 # Settings
@@ -144,7 +145,13 @@ def _meaning(kind: inspect.Type) -> str:
     return next((text for text in map(_meaning, members) if text), "")
 
 
-DOCUMENTS: dict[str, Callable[[], str]] = {"settings.md": settings}
+DOCUMENTS: dict[str, Callable[[], str]] = {
+    "settings.md": settings,
+    "states.md": protocol_pages.states,
+    "keys.md": protocol_pages.keys,
+    "scripts.md": protocol_pages.scripts,
+    "metrics.md": protocol_pages.metrics,
+}
 
 
 def stale() -> list[str]:

@@ -1,17 +1,13 @@
 #!lua
--- Stores readings, and keeps the episodes of rules with `clear`.
+-- evaluate: stores readings, and keeps the episodes of rules with `clear`.
 -- One call for all readings that arrived while the last one was under way. Refused at maxmemory, before
 -- anything is written: the sender then gets a 503.
 --
--- KEYS[1]     {<namespace>:readings}:stream
--- KEYS[2..]   {<namespace>:readings}:rule:<incident>, each incident once
--- ARGV[1]     readings to keep, about
--- ARGV[2]     ms for which an episode is remembered
--- ARGV[3]     number of readings
--- then for each reading: host, metric, value, timestamp (ms), labels (JSON)
--- then for each judgement of a rule: index in KEYS, verdict, timestamp (ms) of its reading;
---             verdict is `fires`, `clears` or `between`
---
+-- KEYS  1 readings, then those of kind rule, each once
+-- ARGV  1 readings to keep, about, 2 ms for which an episode is remembered, 3 number of readings,
+--       then for each reading: host, metric, value, timestamp (ms), labels (JSON),
+--       then for each judgement of a rule: index in KEYS, verdict, timestamp (ms) of its reading;
+--       verdict is `fires`, `clears` or `between`
 -- Returns two strings for each judgement: start and end of the episode (ms) that an alert is due for. Both
 -- empty: no alert. End empty: it is firing. Else it was resolved by this very reading.
 --

@@ -3,6 +3,7 @@
 --
 -- redis-cli --eval resume.lua '{redispatch:pager}:gate' '{redispatch:pager}:stream' '{redispatch:pager}:retry'
 -- KEYS  1 gate, 2 stream, 3 retry, all of one destination
+-- ARGV  none
 -- Returns { the gate's state before or "", deliveries that wait }
 local gate, stream, retry = KEYS[1], KEYS[2], KEYS[3]
 local tag = string.match(gate or '', '^(.*:)gate$')
