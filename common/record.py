@@ -1,7 +1,7 @@
 """A delivery's record as the scripts write it: read here, for receipts and for tests.
 
 One line of words: state, entry id, delivery count, consumer, attempts, status, first_at, last_at, next_at
-(ms), hash of the content, and the error's text. `-` stands for none.
+(ms), the error's text, and in 16 characters the hash of the content. `-` stands for none.
 """
 
 from __future__ import annotations
@@ -9,6 +9,8 @@ from __future__ import annotations
 from msgspec import Struct
 
 from common.states import State
+
+UNKNOWN = "-" * 16  # content of a record that was gone when its entry was claimed
 
 
 class Record(Struct, frozen=True):
@@ -29,9 +31,10 @@ class Record(Struct, frozen=True):
 
 def parse(stored: bytes) -> Record:
     """Read a record. Raises ValueError when it is none."""
-    words = stored.decode("utf-8", "replace").split(" ", 10)
-    if len(words) != 11:
+    words = stored.decode("utf-8", "replace").split(" ", 9)
+    if len(words) != 10:
         raise ValueError(f"not a record: {stored!r}")
+    error, _, content = words[9].rpartition(" ")
     return Record(
         state=State(words[0]),
         entry_id=words[1],
@@ -42,6 +45,6 @@ def parse(stored: bytes) -> Record:
         first_at=int(words[6]),
         last_at=int(words[7]),
         next_at=int(words[8]),
-        content=None if words[9] == "-" else words[9],
-        error=words[10],
+        content=None if content == UNKNOWN else content,
+        error=error,
     )

@@ -28,10 +28,10 @@ def decide(
     `attempt` is the number of the attempt that was made, 1 for the first; `first_at` and `now` are ms,
     `retry_after_cap` seconds, `random` gives numbers in [0, 1).
     """
+    if outcome.kind is OutcomeKind.DELIVERED:
+        return Delivered(outcome.status)
     wait = random() * policy.ceiling(attempt)
     match outcome.kind:
-        case OutcomeKind.DELIVERED:
-            return Delivered(outcome.status)
         case OutcomeKind.REJECTED:
             return _dead(Reason.REJECTED, outcome)
         case OutcomeKind.RENDER:

@@ -3,7 +3,7 @@
 1. `run` takes no more entries than there are free slots, and waits for the bell when there are none.
 2. `start` reads them and claims them in one call; what can't be sent is concluded at once.
 3. `_attempt` hands a delivery to the destination, `_finish` decides what its outcome means.
-4. `_conclude` puts the decision into the next batch of settlements; its slot is free when that is done.
+4. `settle_all` carries decisions out, batch by batch; a slot is free when that is done.
 
 Whatever Redis does is waited out: what is in hand stays in hand.
 """
@@ -19,17 +19,14 @@ from redis import exceptions as errors
 
 from common import keys, settings
 from common.alert import Malformed, TooNew
-from common.batching import Batcher
 from common.log import Log
 from common.outcomes import (
     Dead,
-    Delivered,
     Duplicate,
     Later,
     Outcome,
     OutcomeKind,
     Reason,
-    Result,
     Settlement,
     Superseded,
 )
@@ -41,7 +38,7 @@ from dispatcher.decide import decide
 from dispatcher.destinations.base import Delivery, make
 from dispatcher.entry import Entry, read
 from dispatcher.replica import Replica
-from dispatcher.settle import Caps, Settled, Settling, settle
+from dispatcher.settle import Attempt, Caps, Settled, Settling, settle
 from dispatcher.take import Taken, make_group, take, wait_for_bell
 
 log = Log("dispatcher")
@@ -70,9 +67,14 @@ class Lane:
         self._caps = Caps(replica.settings.queue.max_dead, self._policy.max_age.ms + remember, remember)
         self._changed = asyncio.Event()
         self._attempts: set[asyncio.Task[None]] = set()
-        self._settler: Batcher[Settling, None] = Batcher(self._settle, most=BATCH)
-        self._wire = Wire(replica.redis)
+        self._outbox: list[Settling] = []
+        self._posted = asyncio.Event()
+        self._taking = Wire(replica.redis)
+        self._claiming = Wire(replica.redis)
         self._settling = Wire(replica.redis)
+        self._starting: asyncio.Task[None] | None = None
+        # Never all slots at once: while Redis settles one part, the next is read and sent.
+        self._most = max(1, destination.max_in_flight // 4)
         self._closed = False  # the gate, as last seen
         self._troubles = 0
         self._told_at = 0.0
@@ -97,7 +99,7 @@ class Lane:
         while self.free <= 0 and not replica.stopping.is_set():
             await self._change()
         async with self.step:
-            free = self.free
+            free = min(self.free, self._most)
             if replica.stopping.is_set() or not replica.quarantine.open.is_set():
                 taken = None
             else:
@@ -109,16 +111,25 @@ class Lane:
 
     async def _take(self, free: int) -> Taken:
         replica = self.replica
-        taken = await take(self._wire, self.keys, replica.consumer, free, closed=self._closed)
+        taken = await take(self._taking, self.keys, replica.consumer, free, closed=self._closed)
         self._closed = bool(taken.gate)
         replica.clock.set(taken.now)
         replica.pulse.beat()
         replica.metrics.progress.set_to_current_time()
         if self._closed:
             self.hand_back(taken.entries)
+        elif len(taken.entries) == free:
+            await self._read_on(taken.entries)
         else:
             await self.start(taken.entries)
         return taken
+
+    async def _read_on(self, entries: Sequence[Entry]) -> None:
+        """More is waiting: start these while the next are read, one such batch at a time."""
+        readable = self._open(entries)
+        if self._starting is not None:
+            await self._starting
+        self._starting = self.replica.tasks.create_task(self._claim_and_follow(readable))
 
     async def _rest(self, taken: Taken) -> None:
         """Wait for the bell, the next retry, or a gate that may have opened."""
@@ -134,6 +145,10 @@ class Lane:
 
     async def start(self, entries: Sequence[Entry]) -> None:
         """Claim entries and begin with those that are ours to deliver."""
+        await self._claim_and_follow(self._open(entries))
+
+    def _open(self, entries: Sequence[Entry]) -> list[tuple[Entry, Delivery]]:
+        """Put entries in work; those that can be read."""
         readable: list[tuple[Entry, Delivery]] = []
         for entry in entries:
             self.in_work[entry.id] = entry
@@ -143,6 +158,9 @@ class Lane:
                 self._conclude(entry, None, Dead(Reason.MALFORMED, error=str(fault)), claimed=False)
             except TooNew:
                 self._conclude(entry, None, Later(TOO_NEW, spends=False), claimed=False)
+        return readable
+
+    async def _claim_and_follow(self, readable: list[tuple[Entry, Delivery]]) -> None:
         if not readable:
             return
         if self.replica.stopping.is_set():
@@ -163,7 +181,7 @@ class Lane:
         while True:
             try:
                 return await claim(
-                    self._wire,
+                    self._claiming,
                     self.keys,
                     replica.consumer,
                     self._caps.record_ttl,
@@ -220,7 +238,7 @@ class Lane:
         if isinstance(outcome, Outcome):
             self._finish(entry, delivery, outcome, started)
             return
-        task = asyncio.get_running_loop().create_task(self._wait_for(entry, delivery, outcome, started))
+        task = self.replica.tasks.create_task(self._wait_for(entry, delivery, outcome, started))
         self._attempts.add(task)
         task.add_done_callback(self._attempts.discard)
 
@@ -238,19 +256,16 @@ class Lane:
         return Outcome(OutcomeKind.FAILED, error=f"internal: {type(bug).__name__}")
 
     def _finish(self, entry: Entry, delivery: Delivery, outcome: Outcome, started: float) -> None:
-        self.metrics.attempts[outcome.kind].inc()
-        self.metrics.attempt.observe(perf_counter() - started)
+        now = self.replica.clock.now()
         decision = decide(
             outcome,
             delivery.attempt,
             delivery.first_at,
-            self.replica.clock.now(),
+            now,
             self._policy,
             self._destination.retry_after_cap,
             random.random,
         )
-        if isinstance(decision, Later):
-            self.metrics.retries[outcome.kind].inc()
         if outcome.kind is not OutcomeKind.DELIVERED:
             log.info(
                 "attempt",
@@ -262,46 +277,39 @@ class Lane:
                 error=outcome.error,
                 decision=type(decision).__name__.lower(),
             )
-        self._conclude(entry, delivery, decision, claimed=True)
+        attempt = Attempt(outcome.kind, perf_counter() - started)
+        self._post(Settling(entry, delivery, decision, True, attempt))
 
     def _conclude(
         self, entry: Entry, delivery: Delivery | None, settlement: Settlement, *, claimed: bool
     ) -> None:
-        self._settler.submit(Settling(entry, delivery, settlement, claimed))
+        self._post(Settling(entry, delivery, settlement, claimed))
 
-    async def _settle(self, batch: list[Settling]) -> list[None]:
+    def _post(self, settling: Settling) -> None:
+        self._outbox.append(settling)
+        self._posted.set()
+
+    async def settle_all(self) -> None:
+        """Carry out what was decided, in batches that form by themselves; until cancelled."""
+        while True:
+            await self._posted.wait()
+            self._posted.clear()
+            while self._outbox:
+                batch = self._outbox[:BATCH]
+                del self._outbox[:BATCH]
+                answers = await self._settle(batch)
+                self.metrics.settled(batch, answers, self.replica.clock.now())
+                for item in batch:
+                    self.in_work.pop(item.entry.id, None)
+                self._changed.set()
+
+    async def _settle(self, batch: list[Settling]) -> list[Settled]:
         replica = self.replica
         while True:
             try:
-                answers = await settle(self._settling, self.keys, replica.consumer, self._caps, batch)
-                break
+                return await settle(self._settling, self.keys, replica.consumer, self._caps, batch)
             except errors.RedisError as fault:
                 await self.trouble(fault, patient=True)
-        for item, answer in zip(batch, answers, strict=True):
-            self._count(item, answer)
-            self.in_work.pop(item.entry.id, None)
-        self._changed.set()
-        return [None] * len(batch)
-
-    def _count(self, item: Settling, answer: Settled) -> None:
-        if answer is Settled.FENCED:
-            self.metrics.fenced.inc()
-        elif answer is Settled.DONE:
-            match item.settlement:
-                case Delivered():
-                    self.metrics.deliveries[Result.DELIVERED].inc()
-                    if item.delivery:
-                        age = self.replica.clock.now() - item.delivery.first_at
-                        self.metrics.end_to_end.observe(age / 1000)
-                case Duplicate():
-                    self.metrics.deliveries[Result.DUPLICATE].inc()
-                case Superseded():
-                    self.metrics.deliveries[Result.SUPERSEDED].inc()
-                case Dead(reason):
-                    self.metrics.deliveries[Result.DEAD].inc()
-                    self.metrics.dead[reason].inc()
-                case Later():
-                    pass
 
     def _release(self, entry_id: str) -> None:
         self.in_work.pop(entry_id, None)
@@ -325,7 +333,8 @@ class Lane:
             task.cancel()
         await asyncio.gather(*self._attempts, return_exceptions=True)
         await self._kind.close()
-        await self._wire.close()
+        await self._taking.close()
+        await self._claiming.close()
         await self._settling.close()
 
     async def trouble(self, fault: errors.RedisError, *, patient: bool = False) -> None:

@@ -77,6 +77,7 @@ class Replica(Struct):
     clock: Clock
     pulse: Pulse
     stopping: asyncio.Event
+    tasks: asyncio.TaskGroup  # a bug in one ends the process
 
     async def pause(self, seconds: float) -> None:
         """Sleep, but not beyond the order to stop."""

@@ -30,6 +30,10 @@ LONGEST_BLOCK = 1.0  # seconds that the bell waits in one call
 log = Log("dispatcher")
 
 
+class _Drained(Exception):
+    """Nothing is left to do."""
+
+
 class Service:
     """The parts of one process."""
 
@@ -37,7 +41,7 @@ class Service:
         self._settings = settings
         self._stop = stop
         names = [destination.name for destination in settings.destinations]
-        connections = 4 + 4 * len(names)
+        connections = 4 + 5 * len(names)  # taking, claiming, settling, tending, and one to spare for each
         self.redis = connect.client(settings.redis, connections=connections)
         self._metrics = Metrics(names)
         self._queues = Queues(self._metrics.registry, names, settings.queue.max_depth)
@@ -51,6 +55,7 @@ class Service:
             clock=Clock(),
             pulse=Pulse(settings.dispatcher.visibility_timeout),
             stopping=stop,
+            tasks=asyncio.TaskGroup(),
         )
         self._lanes = [Lane(self._replica, destination) for destination in settings.destinations]
         self._replica.quarantine.wards = list(self._lanes)
@@ -72,14 +77,18 @@ class Service:
         await self._make_groups()
         self._seen = True
         log.info("delivering", consumer=self._replica.consumer, destinations=len(self._lanes))
-        async with asyncio.TaskGroup() as group:  # a lane that ends with a bug ends the process
-            beside = [group.create_task(Tender(lane).run()) for lane in self._lanes]
-            beside.append(group.create_task(self._measure()))
-            running = [group.create_task(lane.run()) for lane in self._lanes]
-            await self._stop.wait()
-            await self._drain(running)
-            for task in beside:
-                task.cancel()
+        try:
+            async with self._replica.tasks as group:  # a bug in any task ends the process
+                for lane in self._lanes:
+                    group.create_task(lane.settle_all())
+                    group.create_task(Tender(lane).run())
+                group.create_task(self._measure())
+                running = [group.create_task(lane.run()) for lane in self._lanes]
+                await self._stop.wait()
+                await self._drain(running)
+                raise _Drained
+        except* _Drained:
+            log.info("drained")  # and every task that was left is cancelled
 
     async def _make_groups(self) -> None:
         for lane in self._lanes:

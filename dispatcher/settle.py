@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from common.alert import Status
 from common.keys import GROUP, Destination
-from common.outcomes import Dead, Delivered, Duplicate, Later, Reason, Settlement, Superseded
+from common.outcomes import Dead, Delivered, Duplicate, Later, OutcomeKind, Reason, Settlement, Superseded
 from common.scripts import Argument, Script, Server
 from dispatcher.destinations.base import Delivery
 from dispatcher.entry import Entry, salvage
@@ -33,13 +33,22 @@ class Settled(IntEnum):
     WAITS = 2
 
 
+class Attempt(Struct, frozen=True):
+    """What was tried: what it came to, and how long it took."""
+
+    kind: OutcomeKind
+    seconds: float
+
+
 class Settling(Struct, frozen=True):
-    """One settlement under way. `delivery` is None for an entry that nobody here can read."""
+    """One settlement under way. `delivery` is None for an entry that nobody here can read, `attempt` for
+    one that was not tried."""
 
     entry: Entry
     delivery: Delivery | None
     settlement: Settlement
     claimed: bool
+    attempt: Attempt | None = None
 
 
 class Caps(Struct, frozen=True):
@@ -70,8 +79,10 @@ async def settle(
                 resolved.append(keys.resolved(delivery.alert.incident))
             told += (
                 delivery.entry_id,
+                delivery.deliveries,
                 delivery.attempt,
                 "-" if settlement.status is None else settlement.status,
+                delivery.first_at,
                 delivery.alert.since if over else "",
             )
         elif not isinstance(settlement, Delivered):

@@ -33,7 +33,6 @@ class Tender:
         self._visibility = lane.replica.settings.dispatcher.visibility_timeout
         self._reclaim_from = "-"
         self._find_from = "-"
-        self._alone: asyncio.Task[None] | None = None
         self._again = asyncio.Event()  # the next round is not to wait for its time
 
     async def run(self) -> None:
@@ -104,7 +103,7 @@ class Tender:
     def _isolate(self, suspect: str) -> None:
         log.warning("suspect_alone", destination=self._lane.name, entry=suspect)
         work = self._replica.quarantine.isolate(lambda: self._deliver_alone(suspect))
-        self._alone = asyncio.get_running_loop().create_task(self._watched(work))
+        self._replica.tasks.create_task(self._watched(work))
 
     async def _watched(self, work: Awaitable[None]) -> None:
         try:

@@ -95,7 +95,7 @@ class Receiver:
         events = [event for _, event in parsed.items]
         if chosen is not None:
             events = [_keyed(event, chosen, _index(parsed, n), None) for n, event in enumerate(events)]
-        stored = await self._append(events, parsed.size, self._native)
+        stored = _routed(parsed, await self._append(events, parsed.size, self._native))
         if parsed.single:
             return answer(request, 201 if stored[0].status == "queued" else 200, encode(_single(stored[0])))
         return _batch(request, parsed.rejected, stored, 0)
@@ -201,6 +201,18 @@ class Receiver:
             else:
                 counted.duplicate()
         return stored
+
+
+def _routed(parsed: Parsed[Event], stored: list[Stored]) -> list[Stored]:
+    """What got a destination; an alert that no route matches is refused: none goes nowhere in silence."""
+    placed = [one for one in stored if one.destinations or one.dead]
+    if len(placed) < len(stored):
+        pairs = zip(parsed.items, stored, strict=True)
+        lost = [index for (index, _), one in pairs if not one.destinations and not one.dead]
+        parsed.rejected += [Rejected(index, "no route leads anywhere for this alert") for index in lost]
+        parsed.items = [item for item in parsed.items if item[0] not in lost]
+        _refuse_all_invalid(parsed)
+    return placed
 
 
 def _single(stored: Stored) -> _Single:

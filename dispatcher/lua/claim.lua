@@ -25,28 +25,30 @@ local function pending(id)
   return #redis.call('XPENDING', stream, group, id, id, 1) > 0
 end
 
--- What the record allows, and what of it is kept: status, hash of the content, error.
+-- What the record allows, and what of it is kept: status, error and hash of the content (its last 16 characters).
+-- A record that append has just made is the usual case, and is told by its beginning.
 local function judge(record, text, id, force)
   if claimed[record] then return 3 end
-  if not text then return 1, '-', '-', '' end
-  local state, holder, status, content, error =
-    string.match(text, '^(%S+) (%S+) %S+ %S+ %S+ (%S+) %S+ %S+ %S+ (%S+) (.*)$')
+  if not text then return 1, '-', '', '----------------' end
+  if string.sub(text, 1, 7) == 'queued ' then return 1, '-', '', string.sub(text, -16) end
+  local state, holder, status, error, content =
+    string.match(text, '^(%S+) (%S+) %S+ %S+ %S+ (%S+) %S+ %S+ %S+ (.*) (%S+)$')
   if state == 'delivered' and not force then return 2 end
   if state == 'in_flight' and holder ~= id and pending(holder) then return 3 end
-  return 1, status, content, error
+  return 1, status, error, content
 end
 
-local verdicts = {}
+local verdicts, owner, moment = {}, ' ' .. consumer .. ' ', ' ' .. now .. ' 0 '
 for i = 1, entries do
   local a = 5 * i
   local id, deliveries, since, record = ARGV[a], ARGV[a + 1], ARGV[a + 4], KEYS[1 + i]
   local verdict = 5
   if mine[id] == tonumber(deliveries) then
-    local status, content, error
-    verdict, status, content, error = judge(record, known[i], id, since == 'force')
+    local status, error, content
+    verdict, status, error, content = judge(record, known[i], id, since == 'force')
     if verdict == 1 then
-      redis.call('SET', record, 'in_flight ' .. id .. ' ' .. deliveries .. ' ' .. consumer .. ' ' .. ARGV[a + 2] .. ' '
-        .. status .. ' ' .. ARGV[a + 3] .. ' ' .. now .. ' 0 ' .. content .. ' ' .. error, 'PX', ttl)
+      redis.call('SET', record, 'in_flight ' .. id .. ' ' .. deliveries .. owner .. ARGV[a + 2] .. ' ' .. status .. ' '
+        .. ARGV[a + 3] .. moment .. error .. ' ' .. content, 'PX', ttl)
       claimed[record] = true
       local over, at = known[entries + i], tonumber(since)
       if over and at and tonumber(over) >= at then verdict = 4 end

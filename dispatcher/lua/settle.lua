@@ -4,7 +4,8 @@
 -- KEYS  1 stream, 2 retry, 3 dead, 4 ledger, then one record per settlement,
 --       then one resolved:<incident> per delivered resolution
 -- ARGV  1 group, 2 consumer, 3 max_dead, 4 TTL of records in ms, 5 TTL of resolved in ms, 6 number of deliveries D,
---       then D times what was delivered: id, attempts made, status or "-", event time in ms of a resolution or "",
+--       then D times what was delivered: id, delivery count, attempts made, status or "-", first_at,
+--       event time in ms of a resolution or "",
 --       then any other settlement: verb, id, delivery count, "1" when it was claimed, attempts made, status or "-",
 --       error, detail, number of fields F, then F fields and values; the records in the same order
 --       verb       detail       fields
@@ -21,6 +22,7 @@ local FULL_DELAY = 30000
 local time = redis.call('TIME')
 local ms = time[1] * 1000 + math.floor(time[2] / 1000)
 local now = string.format('%.0f', ms)
+local owner, moment = ' ' .. consumer .. ' ', ' ' .. now .. ' 0  '
 local answers, book, removed = {}, {}, {}
 
 local function count(name) book[name] = (book[name] or 0) + 1 end
@@ -29,12 +31,11 @@ local function count(name) book[name] = (book[name] or 0) + 1 end
 -- something: a crash between that and the rest leaves an entry that is neither unread nor pending, which the
 -- next reclaim finds.
 local function deliver(record, text, a)
-  local id, over = ARGV[a], ARGV[a + 3]
-  local was, who, first_at, content =
-    string.match(text or '', '^in_flight (%S+) (%S+ %S+) %S+ %S+ (%S+) %S+ %S+ (%S+)')
-  if was ~= id or redis.call('XACK', stream, group, id) == 0 then return 0 end
-  redis.call('SET', record, 'delivered ' .. id .. ' ' .. who .. ' ' .. ARGV[a + 1] .. ' ' .. ARGV[a + 2] .. ' '
-    .. first_at .. ' ' .. now .. ' 0 ' .. content .. ' ', 'PX', ttl)
+  local id = ARGV[a]
+  local mine = 'in_flight ' .. id .. ' '
+  if not text or string.sub(text, 1, #mine) ~= mine or redis.call('XACK', stream, group, id) == 0 then return 0 end
+  redis.call('SET', record, 'delivered ' .. id .. ' ' .. ARGV[a + 1] .. owner .. ARGV[a + 2] .. ' ' .. ARGV[a + 3] .. ' '
+    .. ARGV[a + 4] .. moment .. string.sub(text, -16), 'PX', ttl)
   removed[#removed + 1] = id
   count('delivered')
   return 1
@@ -48,8 +49,8 @@ end
 
 -- Writes what is known of a delivery; keeps first_at and the hash of its content.
 local function remember(s, state, next_at)
-  redis.call('SET', s.record, state .. ' ' .. s.id .. ' ' .. s.deliveries .. ' ' .. consumer .. ' ' .. s.attempts .. ' '
-    .. s.status .. ' ' .. s.first_at .. ' ' .. now .. ' ' .. next_at .. ' ' .. s.content .. ' ' .. s.error, 'PX', ttl)
+  redis.call('SET', s.record, state .. ' ' .. s.id .. ' ' .. s.deliveries .. owner .. s.attempts .. ' ' .. s.status .. ' '
+    .. s.first_at .. ' ' .. now .. ' ' .. next_at .. ' ' .. s.error .. ' ' .. s.content, 'PX', ttl)
 end
 
 -- Entries leave the stream all at once, at the end.
@@ -110,12 +111,12 @@ end
 local function holds(s, text)
   local pending = redis.call('XPENDING', stream, group, s.id, s.id, 1)[1]
   if not pending or pending[2] ~= consumer then return false end
-  local state, id, count_then, owner
-  state, id, count_then, owner, s.first_at, s.content =
-    string.match(text or '', '^(%S+) (%S+) (%S+) (%S+) %S+ %S+ (%S+) %S+ %S+ (%S+)')
+  local state, id, deliveries, claimant
+  state, id, deliveries, claimant, s.first_at = string.match(text or '', '^(%S+) (%S+) (%S+) (%S+) %S+ %S+ (%S+)')
+  s.content = string.sub(text or '', -16)
   s.owns = id == s.id and (state == 'in_flight' or state == 'queued')
   if not s.claimed then return true end
-  return s.owns and state == 'in_flight' and count_then == s.deliveries and owner == consumer
+  return s.owns and state == 'in_flight' and deliveries == s.deliveries and claimant == consumer
     and pending[4] == tonumber(s.deliveries)
 end
 
@@ -127,26 +128,38 @@ local function other(record, text, a)
   return holds(s, text) and verbs[s.verb](s, fields) or 0, a + 9 + width
 end
 
+-- An entry may vanish while it is in hand, be booked as lost, and come back with this settlement: then the ledger
+-- has one more than came in, and that one counts as accepted again.
+local function book_found(vanished)
+  local l = redis.call('HMGET', ledger, 'accepted', 'replayed', 'delivered', 'duplicate', 'superseded', 'died', 'lost')
+  for n = 1, 7 do l[n] = tonumber(l[n] or 0) end
+  local depth = redis.call('XLEN', stream) + redis.call('ZCARD', retry)
+  local found = math.min(vanished, l[3] + l[4] + l[5] + l[6] + l[7] + depth - l[1] - l[2])
+  if found > 0 then redis.call('HINCRBY', ledger, 'accepted', found) end
+end
+
 local a, i, next_resolved = 7, 1, #KEYS
-for n = 7, 6 + 4 * deliveries, 4 do
-  if ARGV[n + 3] ~= '' then next_resolved = next_resolved - 1 end
+for n = 7, 6 + 6 * deliveries, 6 do
+  if ARGV[n + 5] ~= '' then next_resolved = next_resolved - 1 end
 end
 local known = redis.call('MGET', unpack(KEYS, 5, next_resolved))
 while a <= #ARGV do
   if i <= deliveries then
     answers[i] = deliver(KEYS[4 + i], known[i], a)
-    if ARGV[a + 3] ~= '' then
+    if ARGV[a + 5] ~= '' then
       next_resolved = next_resolved + 1
-      if answers[i] == 1 then resolve(KEYS[next_resolved], ARGV[a + 3]) end
+      if answers[i] == 1 then resolve(KEYS[next_resolved], ARGV[a + 5]) end
     end
-    a = a + 4
+    a = a + 6
   else
     answers[i], a = other(KEYS[4 + i], known[i], a)
   end
   i = i + 1
 end
+local vanished = #removed
 for first = 1, #removed, 4000 do
-  redis.call('XDEL', stream, unpack(removed, first, math.min(first + 3999, #removed)))
+  vanished = vanished - redis.call('XDEL', stream, unpack(removed, first, math.min(first + 3999, #removed)))
 end
 for name, by in pairs(book) do redis.call('HINCRBY', ledger, name, by) end
+if vanished > 0 then book_found(vanished) end
 return answers

@@ -36,26 +36,26 @@ for _ = 1, destinations do
     local known = redis.call('GET', record)
     if known then
       local state, id, rest = string.match(known, '^(%S+) (%S+) (.*)$')
-      local was = string.match(rest, '^%S+ %S+ %S+ %S+ %S+ %S+ %S+ (%S+)')
+      local was = string.sub(rest, -16)
       local open = state == 'queued' or state == 'in_flight'
       if open and #redis.call('XRANGE', stream, id, id) == 0 then
         book_lost(stream, retry, ledger, accepted - died)
       else
-        code = (state == 'dead' and 5 or 4) + (was ~= '-' and was ~= content and 10 or 0)
+        code = (state == 'dead' and 5 or 4) + (was ~= '----------------' and was ~= content and 10 or 0)
         if rewrite then redis.call('PEXPIREAT', record, redis.call('PEXPIRETIME', record)) end
       end
     end
     if not code then
-      local tail = ' - 0 - ' .. now .. ' ' .. now .. ' 0 ' .. content .. ' '
+      local tail = ' 0 - 0 - ' .. now .. ' ' .. now .. ' 0 '
       if depth < max_depth then
         local id = redis.call('XADD', stream, '*', 'key', key, 'alert', alert, 'attempt', '0', 'first_at', now)
         accepted, depth, code = accepted + 1, depth + 1, 1
-        redis.call('SET', record, 'queued ' .. id .. ' 0' .. tail, 'PX', ttl)
+        redis.call('SET', record, 'queued ' .. id .. tail .. ' ' .. content, 'PX', ttl)
       elseif letters < max_dead then
         local id = redis.call('XADD', dead, '*', 'key', key, 'reason', 'queue_full', 'error', '', 'status', '',
           'attempts', '0', 'deliveries', '0', 'first_at', now, 'died_at', now, 'alert', alert)
         accepted, died, letters, code = accepted + 1, died + 1, letters + 1, 2
-        redis.call('SET', record, 'dead ' .. id .. ' 0' .. tail .. 'queue_full', 'PX', ttl)
+        redis.call('SET', record, 'dead ' .. id .. tail .. 'queue_full ' .. content, 'PX', ttl)
       else
         code = 3
       end

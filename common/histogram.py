@@ -1,0 +1,63 @@
+"""A histogram for one event loop: many values at once, without a lock for each.
+
+The library's own takes a lock for every value, which costs more than the rest of a cheap delivery. This one
+counts in plain lists and hands the library the finished family when it is asked.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Sequence
+
+from prometheus_client import CollectorRegistry
+from prometheus_client.metrics_core import HistogramMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+
+class Series:
+    """One label value's counts; `bounds` are the buckets' upper bounds without infinity."""
+
+    def __init__(self, bounds: Sequence[float]) -> None:
+        self._bounds = bounds
+        self._counts = [0] * (len(bounds) + 1)
+        self._sum = 0.0
+
+    def observe(self, values: Iterable[float]) -> None:
+        """Count values, in seconds."""
+        bounds, counts = self._bounds, self._counts
+        for value in values:
+            counts[bisect_left(bounds, value)] += 1
+            self._sum += value
+
+    def add_to(self, family: HistogramMetricFamily, label: str) -> None:
+        """As the exposition wants it: cumulative."""
+        total = 0
+        buckets: list[tuple[str, float]] = []
+        for bound, count in zip((*self._bounds, float("inf")), self._counts, strict=True):
+            total += count
+            buckets.append(("+Inf" if bound == float("inf") else str(float(bound)), total))
+        family.add_metric([label], buckets=buckets, sum_value=self._sum)
+
+
+class Histogram(Collector):
+    """A histogram with one label, all of whose values are known from the start."""
+
+    def __init__(
+        self,
+        name: str,
+        text: str,
+        label: str,
+        values: Iterable[str],
+        bounds: Sequence[float],
+        registry: CollectorRegistry,
+    ) -> None:
+        self._name, self._text, self._label = name, text, label
+        self.of = {value: Series(bounds) for value in values}
+        registry.register(self)
+
+    def collect(self) -> Iterator[Metric]:
+        """Called by the registry at a scrape."""
+        family = HistogramMetricFamily(self._name, self._text, labels=[self._label])
+        for value, series in self.of.items():
+            series.add_to(family, value)
+        yield family
