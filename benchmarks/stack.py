@@ -61,6 +61,10 @@ class Process:
                 with contextlib.suppress(msgspec.DecodeError):
                     yield msgspec.json.decode(line)
 
+    def has_said(self, name: str) -> bool:
+        """Whether there is a log line of that event so far."""
+        return any(line["event"] == name for line in self.events())
+
     async def event(self, name: str) -> dict[str, Any]:
         """The first log line of that event."""
         deadline = time.monotonic() + PATIENCE
