@@ -12,7 +12,8 @@ from common.settings import Settings
 AVAILABLE = ("webhook", "stdout", "discard")
 LATER = ("slack", "pagerduty", "summary", "apprise")
 _FIELDS = ("rate", "breaker", "batch", "template", "model", "then")
-_SECTIONS = ("objects", "tokens[]", "destinations[].breaker", "destinations[].batch")
+_SECTIONS = ("objects", "tokens[]", "console", "destinations[].breaker", "destinations[].batch")
+_WITHOUT_EFFECT = {("ingest", "inline_limit"), ("dedupe", "repeat_interval")}
 _SCHEMES = ("redis+sentinel", "rediss+sentinel", "redis+cluster", "rediss+cluster")
 _TEXT = "is not available yet"
 
@@ -45,4 +46,6 @@ def refuse(settings: Settings, root: Node, report: Report) -> None:
 
 def is_to_come(section: str, name: str) -> bool:
     """Whether the documentation has to say so; `section` as in `destinations[]`."""
+    if (section, name) in _WITHOUT_EFFECT:
+        return True
     return section in _SECTIONS or (section == "destinations[]" and name in _FIELDS)
