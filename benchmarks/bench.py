@@ -1,0 +1,216 @@
+"""`make bench`: what ingest and dispatcher do here, as ratios within one run.
+
+1. One ingest process beside a bare aiohttp handler, in turns, under the same load; the dispatcher is stopped.
+2. The same ingest with a dispatcher running: latency, and whether anything is refused.
+3. One dispatcher that settles a full queue to `discard`.
+
+Prints a table with the targets beside; `--check` exits with 1 when one is missed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import tempfile
+import time
+from pathlib import Path
+from statistics import median
+
+import click
+import uvloop
+from msgspec import Struct
+from msgspec.structs import replace
+from redis.asyncio import Redis
+from rich.console import Console
+from rich.progress import Progress
+from rich.table import Table
+
+from benchmarks.load import Measured, Missing, load
+from benchmarks.stack import Broken, Process, Server, Stack, free_port
+from common.alert import Alert
+from common.settings import Destination, Queue, Settings
+from common.snapshot import snapshot
+from ingest.append import Appender
+from ingest.event import Event
+from ingest.route import Router
+
+NAMESPACE = "bench"
+SLOTS = 1024  # of the dispatcher: enough that reading, sending and settling overlap
+CHUNK = 2000  # alerts appended at once to fill the queue
+LOOK = 0.02  # seconds between two looks at the ledger
+
+
+class Row(Struct, frozen=True):
+    """One figure; `good` is None where there is no target."""
+
+    what: str
+    figure: str
+    target: str = ""
+    good: bool | None = None
+
+
+def config(server: Server, ingest: int) -> dict[str, object]:
+    """What the services are started with."""
+    return {
+        "redis": {"url": server.url, "namespace": NAMESPACE},
+        "ingest": {"listen": f"127.0.0.1:{ingest}"},
+        "dispatcher": {"listen": f"127.0.0.1:{free_port()}"},
+        "queue": {"max_depth": 10_000_000},
+        "destinations": [{"name": "sink", "type": "discard", "max_in_flight": SLOTS}],
+    }
+
+
+async def compare(stack: Stack, server: Server, progress: Progress, rounds: int, seconds: float) -> list[Row]:
+    """Ingest beside the bare handler, in turns, then with a dispatcher running."""
+    ours, bare = free_port(), free_port()
+    path = stack.config(config(server, ours))
+    services = [await stack.module("ingest", path), await stack.module("benchmarks.bare", path, str(bare))]
+    for service in services:
+        await service.event("listening")
+    await services[0].event("redis_seen")
+    await load(f"127.0.0.1:{ours}", stack.directory, seconds=1)
+    task = progress.add_task("ingest beside a bare handler", total=2 * rounds)
+    pairs: list[tuple[Measured, Measured]] = []
+    for _ in range(rounds):
+        one = await load(f"127.0.0.1:{bare}", stack.directory, seconds=seconds)
+        progress.advance(task)
+        two = await load(f"127.0.0.1:{ours}", stack.directory, seconds=seconds)
+        progress.advance(task)
+        pairs.append((one, two))
+    rows = _beside(pairs)
+    dispatcher = await stack.module("dispatcher", path)
+    await dispatcher.event("delivering")
+    busy = [await load(f"127.0.0.1:{ours}", stack.directory, seconds=seconds) for _ in range(rounds)]
+    for service in (*services, dispatcher):
+        await service.stop()
+    return rows + _with_dispatcher(busy)
+
+
+def _beside(pairs: list[tuple[Measured, Measured]]) -> list[Row]:
+    ratio = median(ours.rate / bare.rate for bare, ours in pairs)
+    p99 = median(ours.p99 for _, ours in pairs)
+    return [
+        Row("bare aiohttp handler", f"{median(bare.rate for bare, _ in pairs):,.0f}/s"),
+        Row("ingest, AOF on, unique keys", f"{median(ours.rate for _, ours in pairs):,.0f}/s"),
+        Row("ingest : bare handler", f"{ratio:.2f}", "0.60 or more", ratio >= 0.6),
+        Row("ingest, p99 at 32 connections", f"{p99:.1f} ms", "under 5 ms", p99 < 5),
+    ]
+
+
+def _with_dispatcher(busy: list[Measured]) -> list[Row]:
+    p99, refused = median(run.p99 for run in busy), sum(run.refused for run in busy)
+    return [
+        Row("ingest with the dispatcher running", f"{median(run.rate for run in busy):,.0f}/s"),
+        Row("its p99 at 32 connections", f"{p99:.1f} ms", "under 10 ms", p99 < 10),
+        Row("its refusals", str(refused), "0", refused == 0),
+    ]
+
+
+async def settle(stack: Stack, server: Server, progress: Progress, alerts: int) -> list[Row]:
+    """One dispatcher against a full queue, every guarantee on."""
+    redis = server.client()
+    try:
+        await redis.flushall()
+        await fill(redis, server, progress, alerts)
+        dispatcher = await stack.module("dispatcher", stack.config(config(server, free_port())), name="drain")
+        rate, unaccounted = await watch(redis, dispatcher, progress, alerts)
+        await dispatcher.stop()
+    finally:
+        await redis.aclose()
+    return [
+        Row("dispatcher to discard", f"{rate:,.0f} deliveries/s", "40,000 or more", rate >= 40_000),
+        Row("its ledger afterwards", f"{unaccounted} unaccounted", "0", unaccounted == 0),
+    ]
+
+
+async def fill(redis: Redis, server: Server, progress: Progress, alerts: int) -> None:
+    """Append so many alerts, as ingest does."""
+    settings = Settings(
+        redis=replace(server.section, namespace=NAMESPACE),
+        queue=Queue(max_depth=10_000_000),
+        destinations=[Destination(name="sink", type="discard")],
+    )
+    appender = Appender(redis, settings, Router(settings), cluster=False)
+    task = progress.add_task("filling the queue", total=alerts)
+    now = time.time_ns() // 1_000_000
+    for start in range(0, alerts, CHUNK):
+        events = [_event(number, now) for number in range(start, min(start + CHUNK, alerts))]
+        await appender.submit(events)
+        progress.advance(task, len(events))
+    await appender.close()
+
+
+def _event(number: int, now: int) -> Event:
+    host = f"web-{number}"
+    return Event(
+        Alert(
+            incident=f"{host}:disk-full",
+            host=host,
+            name="disk-full",
+            severity="critical",
+            summary="the disk of this machine is full",
+            timestamp=now,
+        )
+    )
+
+
+async def watch(redis: Redis, dispatcher: Process, progress: Progress, alerts: int) -> tuple[float, int]:
+    """Deliveries per second from the first to the last that was seen, and what the ledger can't explain."""
+    task = progress.add_task("settling", total=alerts)
+    first: tuple[float, int] | None = None
+    while True:
+        seen = await snapshot(redis, NAMESPACE, "sink")
+        now, done = time.perf_counter(), seen.ledger.delivered
+        progress.update(task, completed=done)
+        if first is None and done:
+            first = (now, done)
+        if first is not None and seen.depth == 0:
+            return (done - first[1]) / (now - first[0]), seen.unaccounted
+        if dispatcher.code is not None:
+            raise Broken(f"the dispatcher ended by itself\n{dispatcher.last_words()}")
+        await asyncio.sleep(LOOK)
+
+
+async def run(*, quick: bool, parts: tuple[str, ...], console: Console) -> list[Row]:
+    """All parts, or those asked for."""
+    rounds, seconds, alerts = (1, 2, 40_000) if quick else (5, 5, 300_000)
+    rows: list[Row] = []
+    progress = Progress(console=console, transient=True, disable=not console.is_terminal)
+    with tempfile.TemporaryDirectory(prefix="redispatch-bench-") as directory, progress:
+        async with Stack(Path(directory)) as stack:
+            server = await stack.server()
+            if "ingest" in parts:
+                rows += await compare(stack, server, progress, rounds, seconds)
+            if "dispatcher" in parts:
+                rows += await settle(stack, server, progress, alerts)
+    return rows
+
+
+def table(rows: list[Row]) -> Table:
+    """For people."""
+    drawn = Table("what", "here", "target", "")
+    for row in rows:
+        verdict = "" if row.good is None else "[green]met[/]" if row.good else "[red]missed[/]"
+        drawn.add_row(row.what, row.figure, row.target, verdict)
+    return drawn
+
+
+@click.command()
+@click.option("--quick", is_flag=True, help="Half a minute instead of three; the figures are rough.")
+@click.option("--check", is_flag=True, help="Exit with 1 when a target is missed.")
+@click.option(
+    "--part", "parts", multiple=True, type=click.Choice(["ingest", "dispatcher"]), help="Only this."
+)
+def main(quick: bool, check: bool, parts: tuple[str, ...]) -> None:
+    """Measure ingest and dispatcher on this machine."""
+    console = Console()
+    try:
+        rows = uvloop.run(run(quick=quick, parts=parts or ("ingest", "dispatcher"), console=console))
+    except (Broken, Missing) as fault:
+        raise click.ClickException(str(fault)) from fault
+    console.print(table(rows))
+    sys.exit(1 if check and any(row.good is False for row in rows) else 0)
+
+
+if __name__ == "__main__":
+    main()
