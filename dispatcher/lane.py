@@ -67,6 +67,7 @@ class Lane:
         self._caps = Caps(replica.settings.queue.max_dead, self._policy.max_age.ms + remember, remember)
         self._changed = asyncio.Event()
         self._attempts: set[asyncio.Task[None]] = set()
+        self.settling: list[Settling] = []  # sent to Redis, not answered yet
         self._outbox: list[Settling] = []
         self._posted = asyncio.Event()
         self._taking = Wire(replica.redis)
@@ -295,12 +296,13 @@ class Lane:
             await self._posted.wait()
             self._posted.clear()
             while self._outbox:
-                batch = self._outbox[:BATCH]
+                self.settling = batch = self._outbox[:BATCH]
                 del self._outbox[:BATCH]
                 answers = await self._settle(batch)
                 self.metrics.settled(batch, answers, self.replica.clock.now())
                 for item in batch:
                     self.in_work.pop(item.entry.id, None)
+                self.settling = []
                 self._changed.set()
 
     async def _settle(self, batch: list[Settling]) -> list[Settled]:

@@ -68,8 +68,10 @@ class Tender:
         ids = list(lane.in_work)
         if ids:
             gone, vanished = await keep_alive(replica.redis, lane.keys, replica.consumer, ids)
+            # What is being settled may be gone by right, its answer being on the way on another connection.
+            ended = {item.entry.id for item in lane.settling}
             for told, found in (("entries_taken_over", gone), ("entries_vanished", vanished)):
-                still = [entry_id for entry_id in found if entry_id in lane.in_work]
+                still = [entry_id for entry_id in found if entry_id in lane.in_work and entry_id not in ended]
                 if still:
                     log.warning(told, destination=lane.name, count=len(still), first=still[0])
         replica.pulse.beat()
