@@ -14,7 +14,7 @@ from itertools import pairwise
 
 from msgspec import Struct
 
-SETTLING = 2.0  # seconds after an answer in which its worker may not have settled it yet
+SETTLING = 1.0  # seconds after an answer in which its worker may not have settled it yet; 0.24 was seen
 RECOVERY = 2.0  # seconds after an outage in which the workers may not have found their server yet
 
 
