@@ -194,7 +194,9 @@ class Receiver:
             counted.refused(len(events))
             raise _unavailable(fault) from None
         for one in stored:
-            if one.conflict:
+            if not (one.destinations or one.dead):
+                counted.invalid()  # it was not stored: no route leads anywhere
+            elif one.conflict:
                 counted.conflict()
             elif one.status == "queued":
                 counted.queued()
