@@ -55,6 +55,8 @@ TABLE: dict[tuple[State, Event], State] = {
     (State.ABSENT, Event.REFUSE): State.DEAD,
     (State.QUEUED, Event.APPEND_AGAIN): State.QUEUED,
     (State.IN_FLIGHT, Event.APPEND_AGAIN): State.QUEUED,
+    (State.QUEUED, Event.REFUSE): State.DEAD,
+    (State.IN_FLIGHT, Event.REFUSE): State.DEAD,
     (State.ABSENT, Event.CLAIM): State.IN_FLIGHT,
     (State.QUEUED, Event.CLAIM): State.IN_FLIGHT,
     (State.RETRYING, Event.CLAIM): State.IN_FLIGHT,
