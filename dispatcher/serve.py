@@ -13,7 +13,7 @@ from redis import exceptions as errors
 from common import connect
 from common.http import CannotListen, Server, Site, serve
 from common.log import Log
-from common.service import Unstartable, reach
+from common.service import Unstartable, calm_collector, reach
 from common.settings import Settings
 from dispatcher.destinations.base import Unusable
 from dispatcher.lane import Lane
@@ -76,6 +76,7 @@ class Service:
             log.warning("redis_unsafe", kind=kind)
         await self._make_groups()
         self._seen = True
+        calm_collector()
         log.info("delivering", consumer=self._replica.consumer, destinations=len(self._lanes))
         try:
             async with self._replica.tasks as group:  # a bug in any task ends the process

@@ -1,22 +1,20 @@
 """Ingest as a process: listens at once, connects to Redis, serves until it is told to stop.
 
-Takes settings, returns an exit code. Before Redis has been seen it answers 503; a Redis that does not come
-within `PATIENCE`, or can't be used, ends the process with one line that says why.
+Takes settings. Before Redis has been seen it answers 503; one that does not come in time, or can't be used,
+is Unstartable.
 """
 
 from __future__ import annotations
 
 import asyncio
-import signal
-import sys
 from typing import NoReturn
 
 from redis.asyncio import Redis
-from redis.exceptions import RedisError
 
 from common import connect
 from common.http import PROBES, CannotListen, Site, serve
 from common.log import Log
+from common.service import Unstartable, calm_collector, reach
 from common.settings import Settings
 from common.trouble import Kind
 from ingest.append import Appender
@@ -26,8 +24,6 @@ from ingest.metrics import Metrics
 from ingest.receive import ROUTES, Receiver
 from ingest.route import Router
 
-PATIENCE = 10.0  # seconds for Redis to come up beside us
-PAUSE = 0.2  # seconds between two looks
 QUIET = 5.0  # seconds between two log lines about Redis
 GRACE = 10.0  # seconds for requests under way at the end
 
@@ -63,20 +59,11 @@ class Service:
             observe=self._metrics.request,
         )
 
-    async def reach_redis(self, stop: asyncio.Event) -> str | None:
-        """Until Redis answers or `stop` is set. Returns why that came to nothing."""
-        deadline = asyncio.get_running_loop().time() + PATIENCE
-        while not stop.is_set():
-            try:
-                self._begin(await connect.inspect(self._redis, self._settings.redis, self._durability))
-                return None
-            except connect.Unusable as fault:
-                return str(fault)
-            except RedisError as fault:
-                if asyncio.get_running_loop().time() > deadline:
-                    return connect.describe(fault, self._settings.redis.url)
-            await _either(stop, PAUSE)
-        return None
+    async def reach_redis(self, stop: asyncio.Event) -> None:
+        """Until Redis answers or `stop` is set. Raises Unstartable."""
+        server = await reach(self._redis, self._settings, stop, durability=self._durability)
+        if server is not None:
+            self._begin(server)
 
     async def close(self) -> None:
         """Finish what is under way and let go of Redis."""
@@ -122,35 +109,20 @@ class Service:
         return None if self._appender is not None else "Redis has not answered yet"
 
 
-async def run(settings: Settings) -> int:
-    """Serve until SIGTERM or SIGINT; the exit code."""
-    stop = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+async def run(settings: Settings, stop: asyncio.Event) -> None:
+    """Serve until `stop` is set. Raises Unstartable."""
     service = Service(settings)
     try:
         server = await serve(service.site, settings.ingest.listen, setting="ingest.listen")
     except CannotListen as fault:
-        return complain(str(fault))
+        raise Unstartable(str(fault)) from fault
     log.info("listening", address=server.address)
-    trouble = await service.reach_redis(stop)
-    if trouble is None:
-        await stop.wait()
-    service.draining = True
-    log.info("stopping")
-    await server.close(GRACE)
-    await service.close()
-    return 0 if trouble is None else complain(trouble)
-
-
-def complain(text: str) -> int:
-    """One line for a person; the exit code that goes with it."""
-    sys.stderr.write(f"redispatch ingest: {text}\n")
-    return 1
-
-
-async def _either(stop: asyncio.Event, seconds: float) -> None:
     try:
-        await asyncio.wait_for(stop.wait(), seconds)
-    except TimeoutError:
-        return
+        await service.reach_redis(stop)
+        calm_collector()
+        await stop.wait()
+    finally:
+        service.draining = True
+        log.info("stopping")
+        await server.close(GRACE)
+        await service.close()
