@@ -93,7 +93,7 @@ def _rows(result: Result) -> Iterator[tuple[str, object]]:
     causes = count(result.duplicates)
     for cause in Cause:
         yield f"  {cause.name.lower()}", f"{causes[cause]:<6} {cause.value}"
-    yield "dispatchers killed", result.kills
+    yield "dispatchers killed", f"{result.kills}, each at work"
     yield "server killed and restarted", result.restarts
     yield "ledger looked at", f"{result.looks} times"
     for when, seen in result.ledgers.items():
