@@ -31,7 +31,6 @@ from common.outcomes import (
     Superseded,
 )
 from common.policy import retry_policy
-from common.trouble import Kind, kind_of
 from common.wire import Wire
 from dispatcher.claim import Verdict, claim
 from dispatcher.decide import decide
@@ -39,14 +38,13 @@ from dispatcher.destinations.base import Delivery, make
 from dispatcher.entry import Entry, read
 from dispatcher.replica import Replica
 from dispatcher.settle import Attempt, Caps, Settled, Settling, settle
-from dispatcher.take import Taken, make_group, take, wait_for_bell
+from dispatcher.take import Taken, take, wait_for_bell
+from dispatcher.trouble import Trouble
 
 log = Log("dispatcher")
 
 LOOK_AGAIN = 1.0  # seconds until another copy in flight is looked at again, with as much jitter
 TOO_NEW = 5.0  # seconds until a newer replica may have taken it
-LONGEST_BACKOFF = 5.0  # seconds between tries of a Redis in trouble
-QUIET = 10.0  # seconds between log lines about the same trouble
 BATCH = 512  # settlements in one call
 
 
@@ -59,6 +57,7 @@ class Lane:
         self.keys = keys.Destination(replica.settings.redis.namespace, destination.name)
         self.metrics = replica.metrics.of[destination.name]
         self.in_work: dict[str, Entry] = {}
+        self.trouble = Trouble(replica, destination.name, self.keys)
         self.step = asyncio.Lock()  # held from a take, or a reclaim, until its entries are in work
         self._destination = destination
         self._policy = retry_policy(destination)
@@ -77,8 +76,6 @@ class Lane:
         # Never all slots at once: while Redis settles one part, the next is read and sent.
         self._most = max(1, destination.max_in_flight // 4)
         self._closed = False  # the gate, as last seen
-        self._troubles = 0
-        self._told_at = 0.0
 
     @property
     def free(self) -> int:
@@ -91,9 +88,9 @@ class Lane:
         while not stopping.is_set():
             try:
                 await self._round()
-                self._troubles = 0
+                self.trouble.over()
             except errors.RedisError as fault:
-                await self.trouble(fault)
+                await self.trouble.wait_out(fault)
 
     async def _round(self) -> None:
         replica = self.replica
@@ -192,7 +189,7 @@ class Lane:
             except errors.RedisError as fault:
                 if replica.stopping.is_set():
                     return [Verdict.NOT_MINE] * len(deliveries)  # pending: others will reclaim it
-                await self.trouble(fault)
+                await self.trouble.wait_out(fault)
 
     def _follow(self, entry: Entry, delivery: Delivery, verdict: Verdict) -> None:
         match verdict:
@@ -311,7 +308,7 @@ class Lane:
             try:
                 return await settle(self._settling, self.keys, replica.consumer, self._caps, batch)
             except errors.RedisError as fault:
-                await self.trouble(fault, patient=True)
+                await self.trouble.wait_out(fault, patient=True)
 
     def _release(self, entry_id: str) -> None:
         self.in_work.pop(entry_id, None)
@@ -338,25 +335,3 @@ class Lane:
         await self._taking.close()
         await self._claiming.close()
         await self._settling.close()
-
-    async def trouble(self, fault: errors.RedisError, *, patient: bool = False) -> None:
-        """Wait out what Redis did; a group that is gone is made again. `patient`: also while stopping."""
-        kind = kind_of(fault)
-        self.replica.metrics.errors[kind].inc()
-        self._tell(kind, fault)
-        if kind is Kind.NOGROUP:
-            try:
-                if await make_group(self.replica.redis, self.keys):
-                    self.replica.metrics.group_recreated.inc()
-                    log.warning("group_recreated", destination=self.name)
-            except errors.RedisError as worse:
-                self._tell(kind_of(worse), worse)
-        self._troubles = min(self._troubles + 1, 10)
-        delay = random.random() * min(LONGEST_BACKOFF, 0.05 * 2**self._troubles)  # noqa: S311 - jitter
-        await (asyncio.sleep(delay) if patient else self.replica.pause(delay))
-
-    def _tell(self, kind: Kind, fault: errors.RedisError) -> None:
-        now = perf_counter()
-        if now - self._told_at > QUIET:
-            self._told_at = now
-            log.warning("redis_trouble", destination=self.name, kind=kind, error=fault)

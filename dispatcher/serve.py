@@ -96,7 +96,7 @@ class Service:
             try:
                 await make_group(self.redis, lane.keys)
             except errors.RedisError as fault:
-                await lane.trouble(fault)  # the lane makes it again when it is missed
+                await lane.trouble.wait_out(fault)  # the lane makes it again when it is missed
 
     async def _measure(self) -> None:
         names = [lane.name for lane in self._lanes]

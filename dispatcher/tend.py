@@ -45,7 +45,7 @@ class Tender:
                 await self._round()
             except errors.RedisError as fault:
                 self._reclaim_from = self._find_from = "-"
-                await self._lane.trouble(fault, patient=True)
+                await self._lane.trouble.wait_out(fault, patient=True)
                 self._again.set()  # others take over what is in work here unless it is kept alive
 
     async def _round(self) -> None:
@@ -112,7 +112,7 @@ class Tender:
             await work
             await self._replica.quarantine.rest()
         except errors.RedisError as fault:
-            await self._lane.trouble(fault)
+            await self._lane.trouble.wait_out(fault)
         self._again.set()  # for the next suspect: two crashes in a row leave as many as were in work
 
     async def _deliver_alone(self, suspect: str) -> None:
