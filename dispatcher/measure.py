@@ -6,9 +6,11 @@ Takes the lanes' destinations; sets gauges. Not `lag`: it is null in normal life
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from prometheus_client import CollectorRegistry, Gauge
+from prometheus_client.metrics_core import CounterMetricFamily, Metric
+from prometheus_client.registry import Collector
 from redis import exceptions as errors
 from redis.asyncio import Redis
 
@@ -21,6 +23,22 @@ EVERY = 1.0  # seconds
 GATES = ("gone", "paused", "breaker", "throttled")  # in their order of precedence
 
 log = Log("dispatcher")
+
+
+class _Lost(Collector):
+    """A counter that Redis counts: its value is what the ledger has booked."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self.of: dict[str, int] = {}
+        registry.register(self)
+
+    def collect(self) -> Iterator[Metric]:
+        """Called by the registry at a scrape."""
+        text = "Entries that vanished, as booked in the ledger"
+        family = CounterMetricFamily("redispatch_lost_entries", text, labels=["destination"])
+        for name, lost in self.of.items():
+            family.add_metric([name], lost)
+        yield family
 
 
 class Queues:
@@ -42,9 +60,10 @@ class Queues:
         self._consumers = gauge("consumers", "Consumers in the group")
         self._gate = gauge("gate_closed", "1 when nothing is read, by reason", "reason")
         self._unaccounted = gauge("unaccounted_deliveries", "What the ledger can't explain; must be 0")
-        self._lost = gauge("lost_entries_total", "Entries that vanished, as booked in the ledger")
+        self._lost = _Lost(registry)
         for name in names:
             self._limit.labels(name).set(limit)
+            self._lost.of[name] = 0
             for reason in GATES:
                 self._gate.labels(name, reason).set(0)
 
@@ -61,7 +80,7 @@ class Queues:
         self._dead.labels(name).set(seen.dead_letters)
         self._consumers.labels(name).set(seen.consumers)
         self._unaccounted.labels(name).set(seen.unaccounted)
-        self._lost.labels(name).set(seen.ledger.lost)
+        self._lost.of[name] = seen.ledger.lost
         for reason in GATES:
             self._gate.labels(name, reason).set(seen.gate.get("state") == reason)
 

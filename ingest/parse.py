@@ -60,12 +60,16 @@ class Rejected(Struct, omit_defaults=True):
 
 
 class Parsed(Struct, Generic[T]):
-    """`items` with the index each had in the body of `size` bytes; `single` when that was one object."""
+    """`items` with the index each had in the body of `size` bytes; `single` when that was one object.
+
+    `lines` has the line of each index where items are lines.
+    """
 
     items: list[tuple[int, T]]
     rejected: list[Rejected]
     single: bool
     size: int
+    lines: dict[int, int] = {}
 
 
 class _Alert(Struct):
@@ -184,6 +188,8 @@ def _batch(
             if len(item) > limit:
                 raise _Fault(None, f"larger than {limit} bytes")
             parsed.items.append((index, _checked(read, item)))
+            if line is not None:
+                parsed.lines[index] = line
         except _Fault as fault:
             parsed.rejected.append(Rejected(index, fault.error, fault.field, line))
     return parsed

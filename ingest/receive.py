@@ -211,7 +211,9 @@ def _routed(parsed: Parsed[Event], stored: list[Stored]) -> list[Stored]:
     if len(placed) < len(stored):
         pairs = zip(parsed.items, stored, strict=True)
         lost = [index for (index, _), one in pairs if not one.destinations and not one.dead]
-        parsed.rejected += [Rejected(index, "no route leads anywhere for this alert") for index in lost]
+        reason = "no route leads anywhere for this alert"
+        parsed.rejected += [Rejected(index, reason, line=parsed.lines.get(index)) for index in lost]
+        parsed.rejected.sort(key=lambda rejected: rejected.index)
         parsed.items = [item for item in parsed.items if item[0] not in lost]
         _refuse_all_invalid(parsed)
     return placed

@@ -64,6 +64,14 @@ async def test_in_a_batch_it_is_one_of_the_rejected(url: str, metrics: Metrics) 
     assert counted(metrics) == {"queued": 1, "invalid": 4}
 
 
+async def test_lines_are_told_in_their_order(url: str) -> None:
+    lines = b'\n{"host":"h","name":"lost"}\n{}\n{"host":"h","name":"placed"}\n'
+    headers = {"Content-Type": "application/x-ndjson"}
+    async with aiohttp.ClientSession() as session, session.post(url, data=lines, headers=headers) as answer:
+        rejected = (await answer.json())["rejected"]
+    assert [(item["index"], item["line"]) for item in rejected] == [(0, 2), (1, 3)]
+
+
 def counted(metrics: Metrics) -> dict[str, float]:
     """Native alerts by outcome, without zeros."""
     return {
