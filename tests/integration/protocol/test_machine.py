@@ -1,8 +1,11 @@
 from __future__ import annotations
 
-from tests.integration.protocol.explore import explore
+import pytest
+
+from tests.integration.protocol.explore import EXAMPLES, explore
 from tests.support.servers import Server
 
 
+@pytest.mark.timeout(300 + EXAMPLES)  # a failure is shortened, which takes longer than finding it
 def test_protocol_keeps_its_promises(server: Server) -> None:
     explore(server)
