@@ -15,7 +15,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from common import keys
-from common.alert import Alert, Status
+from common.alert import Alert
 from common.scripts import Argument, Script, Server
 from common.settings import Settings
 from ingest.event import Event
@@ -24,7 +24,7 @@ from ingest.route import Router
 
 RANKS = {"info": 1, "warning": 2, "error": 3, "critical": 4}  # others rank as warning
 _script = Script("ingest", "observe")
-_Answer: TypeAlias = tuple[bytes, int, bytes, bytes, bytes]
+_Answer: TypeAlias = int | tuple[bytes, int, bytes, bytes, bytes]
 
 
 class Routed(Struct, frozen=True):
@@ -77,18 +77,23 @@ class Observer:
         return list(slots.values())
 
     def _conclude(self, event: Event, first: tuple[str, ...], answer: _Answer) -> Routed:
+        alert = event.alert
+        if isinstance(answer, int):
+            return Routed(replace(alert, key=event.key or self._firing_key(alert, answer)), first)
         at, n, told, severity, fired = answer
-        alert, resolved = event.alert, event.alert.status is Status.RESOLVED
         if event.key is not None:
             key = event.key
         elif alert.starts_at is not None:
-            key = episode_key(alert.incident, int(at), resolved)
+            key = episode_key(alert.incident, int(at), True)
         else:
-            key = window_key(alert.incident, int(at), self._window, _text(told), n, resolved)
-        if not resolved:
-            return Routed(replace(alert, key=key), first)
+            key = window_key(alert.incident, int(at), self._window, _text(told), n, True)
         alert = replace(alert, key=key, severity=alert.severity or _text(severity))
         return Routed(alert, self._also(self._router.destinations(alert), fired))
+
+    def _firing_key(self, alert: Alert, n: int) -> str:
+        if alert.starts_at is not None:
+            return episode_key(alert.incident, alert.starts_at, False)
+        return window_key(alert.incident, alert.since, self._window, alert.severity, n, False)
 
     def _also(self, routed: tuple[str, ...], fired: bytes) -> tuple[str, ...]:
         names = (name for name in fired.decode().split(",") if name in self._known)

@@ -28,12 +28,14 @@ for _ = 1, destinations do
   local max_depth, max_dead, ttl, count = tonumber(ARGV[a]), tonumber(ARGV[a + 1]), ARGV[a + 2], tonumber(ARGV[a + 3])
   local depth = redis.call('XLEN', stream) + redis.call('ZCARD', retry)
   local letters = redis.call('XLEN', dead)
+  local known_before = count > 0 and redis.call('MGET', unpack(KEYS, k + 4, k + 3 + count)) or {}
+  local made = {} -- records that this very call has written
   local accepted, died = 0, 0
   for n = 1, count do
     local record, place = KEYS[k + 3 + n], 4 + 3 * (tonumber(ARGV[a + 3 + n]) - 1)
     local key, content, alert = ARGV[place], ARGV[place + 1], ARGV[place + 2]
     local code = nil
-    local known = redis.call('GET', record)
+    local known = made[record] or known_before[n]
     if known then
       local state, id, rest = string.match(known, '^(%S+) (%S+) (.*)$')
       local was = string.sub(rest, -16)
@@ -50,12 +52,14 @@ for _ = 1, destinations do
       if depth < max_depth then
         local id = redis.call('XADD', stream, '*', 'key', key, 'alert', alert, 'attempt', '0', 'first_at', now)
         accepted, depth, code = accepted + 1, depth + 1, 1
-        redis.call('SET', record, 'queued ' .. id .. tail .. ' ' .. content, 'PX', ttl)
+        made[record] = 'queued ' .. id .. tail .. ' ' .. content
+        redis.call('SET', record, made[record], 'PX', ttl)
       elseif letters < max_dead then
         local id = redis.call('XADD', dead, '*', 'key', key, 'reason', 'queue_full', 'error', '', 'status', '',
           'attempts', '0', 'deliveries', '0', 'first_at', now, 'died_at', now, 'alert', alert)
         accepted, died, letters, code = accepted + 1, died + 1, letters + 1, 2
-        redis.call('SET', record, 'dead ' .. id .. tail .. 'queue_full ' .. content, 'PX', ttl)
+        made[record] = 'dead ' .. id .. tail .. 'queue_full ' .. content
+        redis.call('SET', record, made[record], 'PX', ttl)
       else
         code = 3
       end

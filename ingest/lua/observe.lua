@@ -7,7 +7,8 @@
 --       status "firing" or "resolved"; "window" or "episode" (which starts its key is made from);
 --       event time in ms; start of the episode in ms, or ""; severity as rank and escaped text ("3critical"),
 --       or "-"; destinations of a firing, joined by ",", or "-"
--- Returns per event { time for the key, n, severity in the key, severity of the episode, destinations of its firing }
+-- Returns per event, for a firing n; for a resolution
+--       { time for the key, n, severity in the key, severity of the episode, destinations of its firing }
 --       n: resolutions of the incident, earlier than the event, in the same window; "-" for none
 --
 -- An incident is one string: status, start and last event time in ms, severity, destinations, and its latest
@@ -15,8 +16,15 @@
 local window, ttl = tonumber(ARGV[1]), ARGV[2]
 local KEEP = 16
 
-local function read(key)
-  local text = redis.call('GET', key)
+local texts = redis.call('MGET', unpack(KEYS))
+local written = {} -- by this very call: an incident may come several times
+
+local function store(key, text)
+  written[key] = text
+  redis.call('SET', key, text, 'PX', ttl)
+end
+
+local function read(text)
   local known = { status = 'none', start = 0, last = -1, severity = '-', destinations = '-', past = {} }
   if not text then return known end
   local status, start, last, severity, destinations, past =
@@ -35,8 +43,8 @@ local function write(key, known)
     local e = known.past[i]
     past[#past + 1] = string.format('%.0f:%.0f:%d:%s', e.start, e.stop, e.n, e.severity)
   end
-  redis.call('SET', key, string.format('%s %.0f %.0f %s %s %s', known.status, known.start, known.last, known.severity,
-    known.destinations, #past > 0 and table.concat(past, ',') or '-'), 'PX', ttl)
+  store(key, string.format('%s %.0f %.0f %s %s %s', known.status, known.start, known.last, known.severity,
+    known.destinations, #past > 0 and table.concat(past, ',') or '-'))
 end
 
 local function resolutions_before(known, at)
@@ -94,22 +102,37 @@ local function resolve(known, at, severity)
   return true, episode
 end
 
-local answers, a = {}, 3
+local function plain(ranked)
+  return ranked == '-' and '-' or string.sub(ranked, 2)
+end
+
+local function firing(key, text, form, at, severity, destinations)
+  local known = read(text)
+  if fire(known, at, severity, destinations) then write(key, known) end
+  return form == 'window' and resolutions_before(known, at) or 0
+end
+
+local function resolution(key, text, form, at, start, severity)
+  local known = read(text)
+  local changed, episode = resolve(known, at, severity)
+  if changed then write(key, known) end
+  return { form == 'episode' and start or string.format('%.0f', episode.stop), episode.n, plain(episode.severity),
+    plain(known.severity), known.destinations }
+end
+
+local answers = {}
 for i = 1, #KEYS do
-  local status, form, at, start = ARGV[a], ARGV[a + 1], tonumber(ARGV[a + 2]), tonumber(ARGV[a + 3])
-  local severity, destinations = ARGV[a + 4], ARGV[a + 5]
-  local known = read(KEYS[i])
-  local changed, episode
-  if status == 'firing' then
-    changed = fire(known, at, severity, destinations)
-    episode = { stop = at, n = form == 'window' and resolutions_before(known, at) or 0, severity = severity }
-  else
-    changed, episode = resolve(known, at, severity)
+  local key = KEYS[i]
+  local a = 6 * i - 3
+  local status, form, at, severity, destinations = ARGV[a], ARGV[a + 1], ARGV[a + 2], ARGV[a + 4], ARGV[a + 5]
+  local text = written[key] or texts[i]
+  if status == 'resolved' then
+    answers[i] = resolution(key, text, form, tonumber(at), ARGV[a + 3], severity)
+  elseif text then
+    answers[i] = firing(key, text, form, tonumber(at), severity, destinations)
+  else -- the first that is heard of it: the usual case, and the same as `fire` makes of nothing
+    store(key, 'firing ' .. at .. ' ' .. at .. ' ' .. severity .. ' ' .. destinations .. ' -')
+    answers[i] = 0
   end
-  if changed then write(KEYS[i], known) end
-  local text = function(ranked) return ranked == '-' and '-' or string.sub(ranked, 2) end
-  answers[i] = { string.format('%.0f', form == 'episode' and start or episode.stop), episode.n, text(episode.severity),
-    text(known.severity), known.destinations }
-  a = a + 6
 end
 return answers

@@ -14,6 +14,7 @@ FILES = {path.stem: path for path in script_files()}
 KINDS = {key.name: key for key in described_keys()}
 # What the names in a file stand for where they are not the kind's own.
 MEANT = {
+    "append": {"KEYS": "record"},
     "observe": {"key": "incident", "KEYS": "incident"},
     "evaluate": {"stream": "readings", "key": "rule"},
     "settle": {"s.record": "record", "KEYS": "record"},
