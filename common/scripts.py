@@ -37,4 +37,4 @@ class Script:
 
     async def load(self, redis: Server) -> None:
         """Make the server know the script, for a pipeline that calls it by digest."""
-        await redis.execute_command("SCRIPT LOAD", self.text)
+        await redis.execute_command("SCRIPT", "LOAD", self.text)

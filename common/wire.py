@@ -11,11 +11,11 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any, TypeAlias
 
-from redis import exceptions as errors
 from redis.asyncio import Redis
-from redis.asyncio.connection import AbstractConnection
 
-Command: TypeAlias = Sequence[bytes | str | int]
+from common.connect import QuickConnection
+
+Command: TypeAlias = tuple[bytes | str | int, ...]
 
 
 class Wire:
@@ -23,12 +23,12 @@ class Wire:
 
     def __init__(self, redis: Redis) -> None:
         self._pool = redis.connection_pool
-        self._connection: AbstractConnection | None = None
+        self._connection: QuickConnection | None = None
         self._turn = asyncio.Lock()
 
     async def execute_command(self, *command: bytes | str | int) -> Any:
         """One command; raises the error it is answered with."""
-        (reply,) = await self.pipeline([command])
+        (reply,) = await self.pipeline((command,))
         if isinstance(reply, Exception):
             raise reply
         return reply
@@ -41,9 +41,7 @@ class Wire:
                 connection = self._connection = await self._pool.get_connection()
             try:
                 await connection.connect()
-                packed = [part for command in commands for part in connection.pack_command(*command)]
-                await connection.send_packed_command(packed, check_health=False)
-                return [await _reply(connection) for _ in commands]
+                return await connection.exchange(commands)
             except BaseException:  # whatever it was
                 await connection.disconnect(nowait=True)  # what still comes would answer the next call
                 raise
@@ -54,10 +52,3 @@ class Wire:
             if self._connection is not None:
                 await self._pool.release(self._connection)
                 self._connection = None
-
-
-async def _reply(connection: AbstractConnection) -> Any:
-    try:
-        return await connection.read_response()
-    except errors.ResponseError as fault:
-        return fault
