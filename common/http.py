@@ -23,7 +23,7 @@ from aiohttp.http_exceptions import HttpProcessingError
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import choose_encoder
 
-from common.log import Log
+from common.log import Log, encodable
 from common.units import Address
 
 Request: TypeAlias = web.BaseRequest
@@ -62,7 +62,7 @@ class Problem(Exception):
             "type": "about:blank",
             "title": HTTPStatus(self.status).phrase,
             "status": self.status,
-            "detail": self.detail,
+            "detail": encodable(self.detail),  # may quote a header, which may hold any byte
             **self.more,
         }
         return web.Response(
@@ -211,7 +211,11 @@ class Site:
         return _json(200, b'{"status":"ready"}')
 
     async def _metrics(self, request: Request) -> web.StreamResponse:
-        generate, content_type = choose_encoder(request.headers.get("Accept", ""))
+        accept = request.headers.get("Accept", "")
+        try:
+            generate, content_type = choose_encoder(accept if accept.isascii() else "")
+        except (TypeError, ValueError):  # what the client library raises for a version that is none
+            generate, content_type = choose_encoder("")
         return web.Response(body=generate(self._registry), headers={"Content-Type": content_type})
 
 

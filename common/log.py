@@ -52,10 +52,15 @@ class Log:
             self._logger.log(level, event, extra={"fields": fields})
 
 
+def encodable(text: str) -> str:
+    """The text with lone surrogates, which is how bytes that are no UTF-8 come in, escaped."""
+    return text if text.isascii() else text.encode(errors="backslashreplace").decode()
+
+
 def _cut(value: object) -> object:
     if value is None or isinstance(value, bool | int | float):
         return value
-    text = str(value)
+    text = encodable(str(value))
     return text if len(text) <= LONGEST else text[:LONGEST] + "…"
 
 
@@ -74,7 +79,7 @@ class _Json(logging.Formatter):
         }
         line |= {name: _cut(value) for name, value in getattr(record, "fields", {}).items()}
         if record.exc_info:
-            line["traceback"] = self.formatException(record.exc_info)
+            line["traceback"] = encodable(self.formatException(record.exc_info))
         return _encode(line).decode()
 
 
@@ -88,7 +93,9 @@ class _Console(logging.Formatter):
         told = " ".join(f"{name}={self._plain(value)}" for name, value in fields.items())
         clock = time.strftime("%H:%M:%S", time.localtime(record.created))
         line = f"{clock} {self._service} {record.levelname.lower()} {self._plain(record.getMessage())} {told}"
-        return line.rstrip() + (f"\n{self.formatException(record.exc_info)}" if record.exc_info else "")
+        return line.rstrip() + (
+            f"\n{encodable(self.formatException(record.exc_info))}" if record.exc_info else ""
+        )
 
     @staticmethod
     def _plain(value: object) -> str:

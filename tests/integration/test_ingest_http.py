@@ -373,6 +373,23 @@ async def test_what_is_no_http_is_400_without_a_traceback(
     assert "Traceback" not in caplog.text
 
 
+@pytest.mark.parametrize(
+    "header", [b"Content-Type: \xff", b"Content-Type: text/json; charset=\xff", b"Content-Encoding: \xff"]
+)
+async def test_a_header_that_is_no_text_is_refused_like_another(wire: Wire, header: bytes) -> None:
+    wire.send(b"POST /v1/readings HTTP/1.1\r\nHost: x\r\n%b\r\nContent-Length: 2\r\n\r\n{}" % header)
+    reply = await wire.reply()
+    assert is_problem(reply, 415)
+    assert "\\udcff" in reply.json["detail"]
+
+
+@pytest.mark.parametrize("version", [b"abc", b"=", b"2.0.0-\xff", b"1.0.0; escaping=\xff", b"1.0.0"])
+async def test_metrics_are_told_whatever_is_accepted(wire: Wire, version: bytes) -> None:
+    accept = b"application/openmetrics-text; version=" + version
+    wire.send(b"GET /metrics HTTP/1.1\r\nHost: x\r\nAccept: %b\r\n\r\n" % accept)
+    assert (await wire.reply()).status == 200
+
+
 async def test_a_sender_that_asks_first_is_told_to_go_on(wire: Wire) -> None:
     wire.send(head("/v1/readings", len(READING), "Expect: 100-continue"))
     assert (await wire.reply()).status == 100
