@@ -10,9 +10,24 @@ import msgspec
 from msgspec import Struct
 
 from common.alert import Malformed, decode
+from common.outcomes import Reason
 from dispatcher.destinations.base import Delivery
 
 WIDEST = 4096  # bytes of a foreign entry that its dead letter keeps
+MOST_FIELDS = 100  # what a script can put back into the stream
+_KNOWN = (
+    b"key",
+    b"alert",
+    b"attempt",
+    b"first_at",
+    b"replay_of",
+    b"force",
+    b"trace",
+    b"reason",
+    b"error",
+    b"status",
+)
+_REASONS = frozenset(reason.encode() for reason in Reason)
 
 
 class Entry(Struct, frozen=True):
@@ -26,7 +41,7 @@ class Entry(Struct, frozen=True):
     def attempts(self) -> int:
         """Failures so far; 0 when the field makes no sense."""
         told = self.fields.get(b"attempt", b"0")
-        return int(told) if told.isdigit() else 0
+        return int(told) if _is_number(told) else 0
 
 
 def from_reply(entry_id: bytes, flat: list[bytes], deliveries: int = 1) -> Entry:
@@ -41,8 +56,12 @@ def read(entry: Entry) -> Delivery:
     stored, first_at = fields.get(b"alert"), fields.get(b"first_at", b"")
     if stored is None or not fields.get(b"key"):
         raise Malformed("an entry needs the fields key and alert")
-    if not first_at.isdigit() or not fields.get(b"attempt", b"0").isdigit():
+    if not _is_number(first_at) or not _is_number(fields.get(b"attempt", b"0")):
         raise Malformed("first_at and attempt must be whole numbers")
+    if len(fields) > MOST_FIELDS:
+        raise Malformed(f"more than {MOST_FIELDS} fields")
+    if fields.get(b"reason", Reason.MALFORMED.encode()) not in _REASONS:
+        raise Malformed("an unknown reason")
     alert = decode(stored)
     try:
         return Delivery(
@@ -70,6 +89,16 @@ def salvage(entry: Entry) -> bytes:
         for name, value in entry.fields.items()
     }
     return msgspec.json.encode(told)[:WIDEST]
+
+
+def known(entry: Entry) -> dict[bytes, bytes]:
+    """Its fields without those that nobody here wrote."""
+    return {name: entry.fields[name] for name in _KNOWN if name in entry.fields}
+
+
+def _is_number(told: bytes) -> bool:
+    """Whole, and no longer than a time in ms may be."""
+    return told.isdigit() and len(told) <= 15
 
 
 def _text(value: bytes | None) -> str | None:

@@ -221,7 +221,7 @@ class Lane:
         waiting = entry.fields.get(b"reason")
         if waiting is not None:
             status, error = entry.fields.get(b"status", b""), entry.fields.get(b"error", b"")
-            told = int(status) if status.isdigit() else None
+            told = int(status) if status.isdigit() and len(status) == 3 else None
             return Dead(Reason(waiting.decode()), told, error.decode("utf-8", "replace"))
         if self.replica.clock.now() - delivery.first_at > self._policy.max_age.ms:
             return Dead(Reason.MAX_AGE, error=f"older than {self._policy.max_age}")

@@ -18,7 +18,7 @@ from common.keys import GROUP, Destination
 from common.outcomes import Dead, Delivered, Duplicate, Later, OutcomeKind, Reason, Settlement, Superseded
 from common.scripts import Argument, Script, Server
 from dispatcher.destinations.base import Delivery
-from dispatcher.entry import Entry, salvage
+from dispatcher.entry import Entry, known, salvage
 
 LONGEST_ERROR = 1024
 _script = Script("dispatcher", "settle")
@@ -136,7 +136,7 @@ def _told(item: Settling, settlement: _Unsuccessful) -> list[Argument]:
             verb, detail = "dead", reason
             attempts += _was_tried(entry, reason, status)
             told = {b"alert": salvage(entry), b"attempt": str(attempts).encode()}
-            fields = _flat({**entry.fields, **told})
+            fields = _flat({**known(entry), **told})
     claimed = "1" if item.claimed else ""
     code: Argument = "-" if status is None else status
     error = error[:LONGEST_ERROR]
