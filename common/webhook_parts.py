@@ -1,4 +1,7 @@
-"""What a webhook's URL, secrets and headers must be like. Pure; returns what is wrong, never the secret."""
+"""What a webhook's URL, secrets and headers must be like, for the configuration's checks and for requests.
+
+Pure. Takes a setting; returns what is wrong with it, or None, and never shows the secret.
+"""
 
 from __future__ import annotations
 
@@ -11,17 +14,13 @@ from common.units import Secret
 
 _HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 # Ours or the connection's; who could set them could break the framing or the signature.
-_OURS = {"webhook-id", "webhook-timestamp", "webhook-signature", "content-length", "content-encoding"}
-_OURS |= {
-    "transfer-encoding",
-    "connection",
-    "keep-alive",
-    "accept-encoding",
-    "expect",
-    "te",
-    "trailer",
-    "upgrade",
-}
+_OURS = frozenset(
+    (
+        *("webhook-id", "webhook-timestamp", "webhook-signature"),
+        *("content-length", "content-encoding", "transfer-encoding", "accept-encoding", "expect"),
+        *("connection", "keep-alive", "te", "trailer", "upgrade"),
+    )
+)
 
 
 def url_fault(url: Secret) -> str | None:
@@ -39,16 +38,29 @@ def url_fault(url: Secret) -> str | None:
     return None
 
 
-def secret_fault(secret: Secret) -> str | None:
-    """What follows `whsec_` is base64 and not empty; a secret without `whsec_` is any text."""
+def signing_key(secret: Secret) -> bytes:
+    """The key of a secret: base64 after `whsec_`, else the text's bytes. Raises ValueError."""
     text = secret.reveal()
+    if not text:
+        raise ValueError("is empty")
     if not text.startswith("whsec_"):
-        return None
+        return text.encode()
     try:
         key = b64decode(text.removeprefix("whsec_"), validate=True)
     except (binascii.Error, ValueError):
-        return "what follows whsec_ is not base64"
-    return None if key else "nothing follows whsec_"
+        raise ValueError("what follows whsec_ is not base64") from None
+    if not key:
+        raise ValueError("nothing follows whsec_")
+    return key
+
+
+def secret_fault(secret: Secret) -> str | None:
+    """A secret that a key can be made of."""
+    try:
+        signing_key(secret)
+    except ValueError as fault:
+        return str(fault)
+    return None
 
 
 def header_fault(name: str, value: Secret) -> str | None:

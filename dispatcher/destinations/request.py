@@ -5,7 +5,6 @@ Takes a destination's settings, returns a Target. Pure. Raises ValueError that n
 
 from __future__ import annotations
 
-import re
 from base64 import b64encode
 
 from msgspec import Struct
@@ -13,17 +12,9 @@ from yarl import URL
 
 from common import __version__
 from common.settings import Destination
-from dispatcher.destinations.signing import signing_key
+from common.units import Secret
+from common.webhook_parts import header_fault, signing_key, url_fault
 
-_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
-# Ours or the connection's; whoever could set them could break the framing or the signature.
-_OURS = frozenset(
-    (
-        *("webhook-id", "webhook-timestamp", "webhook-signature"),
-        *("content-length", "content-encoding", "transfer-encoding", "accept-encoding", "expect"),
-        *("connection", "keep-alive", "te", "trailer", "upgrade"),
-    )
-)
 _TELLING = 8  # characters; shorter texts are too common to be masked
 _TELLING_PATH = 16  # parts of a path: `webhooks` is none, a token is
 
@@ -49,7 +40,7 @@ def target(destination: Destination) -> Target:
         "content-type": "application/json",
         "accept": "*/*",
     }
-    headers |= {name.lower(): _header(name, value.reveal()) for name, value in destination.headers.items()}
+    headers |= {name.lower(): _header(name, value) for name, value in destination.headers.items()}
     headers["accept-encoding"] = "identity"
     if url.user is not None or url.password is not None:
         if "authorization" in headers:
@@ -67,23 +58,21 @@ def target(destination: Destination) -> Target:
 def _url(destination: Destination) -> URL:
     if destination.url is None:
         raise ValueError("url: is missing")
+    _refuse("url", url_fault(destination.url))
     try:
-        url = URL(destination.url.reveal())
+        return URL(destination.url.reveal())
     except ValueError:
-        raise ValueError("url: can't be read") from None
-    if url.scheme not in ("http", "https") or not url.raw_host or not url.port:
-        raise ValueError("url: expected http://host/... or https://host/...")
-    return url
+        raise ValueError("url: can't be read as a URL") from None
 
 
-def _header(name: str, value: str) -> str:
-    if not _NAME.fullmatch(name):
-        raise ValueError(f"headers: {name!r} is not a header's name")
-    if name.lower() in _OURS:
-        raise ValueError(f"headers.{name}: is set by redispatch")
-    if any((c < " " and c != "\t") or c == "\x7f" or "\ud800" <= c <= "\udfff" for c in value):
-        raise ValueError(f"headers.{name}: holds a line break or another control character")
-    return value
+def _header(name: str, value: Secret) -> str:
+    _refuse(f"headers.{name}", header_fault(name, value))
+    return value.reveal()
+
+
+def _refuse(setting: str, fault: str | None) -> None:
+    if fault is not None:
+        raise ValueError(f"{setting}: {fault}")
 
 
 def _basic(user: str, password: str) -> str:

@@ -71,9 +71,9 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     "no host": ({"url": Secret("http:///hidden")}, "url: expected http://host/... or https://host/..."),
     "no url at all": ({"url": Secret("hidden")}, "url: expected http://host/... or https://host/..."),
     "other scheme": ({"url": Secret("ftp://h/hidden")}, "url: expected http://host/... or https://host/..."),
-    "unreadable": ({"url": Secret("http://[hidden/")}, "url: can't be read"),
-    "port": ({"url": Secret("http://h:99999/hidden")}, "url: can't be read"),
-    "header name": ({"headers": {"a b": Secret("hidden")}}, "headers: 'a b' is not a header's name"),
+    "unreadable": ({"url": Secret("http://[hidden/")}, "url: can't be read as a URL"),
+    "port": ({"url": Secret("http://h:99999/hidden")}, "url: can't be read as a URL"),
+    "header name": ({"headers": {"a b": Secret("hidden")}}, "headers.a b: is no name of a header"),
     "header line": (
         {"headers": {"X-A": Secret("hidden\r\nX-Evil: 1")}},
         "headers.X-A: holds a line break or another control character",
