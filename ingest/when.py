@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from datetime import datetime
 from decimal import Decimal
-from math import isfinite
+from math import floor, isfinite
 
 DAY = 86_400_000
 _AHEAD = "more than a day ahead"
@@ -55,7 +55,9 @@ def _fraction(told: float) -> int:
         return _whole(int(told))
     # the shortest text of a float is what was meant: 1.001 s is 1001 ms, though 1.001 * 1000 is less
     exact = Decimal(repr(told))
-    return int((exact * 1000 if told < 100_000_000_000 else exact).__floor__())
+    if told < 100_000_000_000:
+        return floor(exact * 1000)
+    return floor(exact if told < 100_000_000_000_000 else exact / 1000)  # beyond 2**53 none has a fraction
 
 
 def _text(told: str) -> int:
