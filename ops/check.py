@@ -5,7 +5,7 @@ Takes the file's path; prints every fault, or every warning and a one-line summa
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TextIO, TypeAlias
 from urllib.parse import urlsplit
 
@@ -22,12 +22,16 @@ Warned: TypeAlias = Iterator[tuple[Path, str]]
 # what an entry takes beside the alert lies around 200.
 _RECORD = 400
 _ENTRY = 200
+_ALERT = 1024
 _SHORT_SECRET = 32  # characters after whsec_: Standard Webhooks asks for 24 bytes, which is 32 of base64
 
 
-def check(path: str | None, out: TextIO) -> int:
+def check(
+    path: str | None, out: TextIO, maxmemory: Callable[[Settings], int | None] = lambda settings: None
+) -> int:
     """Print what is wrong (exit code 1) or doubtful (exit code 0) with the configuration at `path`.
 
+    `maxmemory` asks the server, when there is one that answers.
     Routes that leave some alerts without a destination are wrong here, although the services start: ingest
     refuses such alerts with 400, so that none goes nowhere in silence.
     """
@@ -43,7 +47,8 @@ def check(path: str | None, out: TextIO) -> int:
         return 1
     found = list(warnings(loaded.settings))
     out.write("".join(f"warning: {loaded.report.place(where)}: {message}\n" for where, message in found))
-    out.write(f"{memory(loaded.settings)}\n{_summary(loaded.report.file, loaded.settings, len(found))}\n")
+    told = memory(loaded.settings, maxmemory(loaded.settings))
+    out.write(f"{told}\n{_summary(loaded.report.file, loaded.settings, len(found))}\n")
     return 0
 
 
@@ -61,17 +66,24 @@ def warnings(settings: Settings) -> Warned:
         yield from _schedule(destination, path)
 
 
-def memory(settings: Settings) -> str:
-    """What remembering takes, as one line: per alert a second, since how many come is not in the file."""
+def memory(settings: Settings, maxmemory: int | None) -> str:
+    """What remembering and full queues take, beside what the server may take (0: no limit, None: not asked).
+
+    Per alert a second, since how many come is not in the file.
+    """
     per_second = sum(
         _RECORD * record_ttl(retry_policy(destination), settings.dedupe.remember)
         for destination in settings.destinations
     )
-    full = settings.queue.max_depth * (settings.ingest.inline_limit + _ENTRY) * len(settings.destinations)
-    return (
+    full = settings.queue.max_depth * (_ALERT + _ENTRY) * len(settings.destinations)
+    told = (
         f"memory: one alert per second to every destination takes about {_readable(per_second)} to remember; "
-        f"full queues take up to {_readable(full)} more"
+        f"full queues of alerts of 1KiB take {_readable(full)} more"
     )
+    if not maxmemory:
+        return told if maxmemory is None else f"{told}; the server has no maxmemory"
+    short = ": too little, ingest will refuse alerts before a queue is full" if full > maxmemory else ""
+    return f"{told}; maxmemory is {_readable(maxmemory)}{short}"
 
 
 def _listening(settings: Settings) -> Warned:

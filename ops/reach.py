@@ -45,6 +45,21 @@ async def _run(settings: Settings, work: Callable[[Redis], Awaitable[T]]) -> T:
         await redis.aclose()
 
 
+def maxmemory(settings: Settings) -> int | None:
+    """What the server may take, bytes, 0 for no limit; None when it can't be asked now."""
+    return asyncio.run(_maxmemory(settings))
+
+
+async def _maxmemory(settings: Settings) -> int | None:
+    redis = connect.client(settings.redis, connections=1)
+    try:
+        return (await connect.inspect(redis, settings.redis)).maxmemory
+    except (connect.Unusable, RedisError):
+        return None  # the services will say what is wrong with it
+    finally:
+        await redis.aclose()
+
+
 async def now(redis: Redis) -> int:
     """The server's time, ms: the ids of dead letters are such times."""
     seconds, micros = await redis.execute_command("TIME")

@@ -14,8 +14,9 @@ from ops import options
 def check(config: str | None) -> None:
     """Say all that is wrong with the configuration."""
     from ops.check import check as run
+    from ops.reach import maxmemory
 
-    sys.exit(run(config, sys.stdout))
+    sys.exit(run(config, sys.stdout, maxmemory))
 
 
 @click.command()

@@ -236,10 +236,25 @@ def test_check_of_a_good_file(config: Path) -> None:
         0,
         [
             "memory: one alert per second to every destination takes about 137MiB to remember; "
-            "full queues take up to 800MiB more",
+            "full queues of alerts of 1KiB take 117MiB more",
             "r.yaml is valid: 1 destination, 1 route, 0 rules, 0 warnings",
         ],
     )
+
+
+@pytest.mark.parametrize(
+    ("maxmemory", "end"),
+    [
+        (0, "; the server has no maxmemory"),
+        (1024**3, "more; maxmemory is 1GiB"),
+        (10 * 1024**2, "; maxmemory is 10MiB: too little, ingest will refuse alerts before a queue is full"),
+    ],
+)
+def test_check_knows_the_servers_limit(config: Path, maxmemory: int, end: str) -> None:
+    config.write_text(QUIET)
+    out = io.StringIO()
+    assert check(str(config), out, lambda settings: maxmemory) == 0
+    assert out.getvalue().splitlines()[0].endswith(end)
 
 
 def test_check_prints_every_fault(config: Path) -> None:
