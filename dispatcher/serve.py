@@ -109,11 +109,10 @@ class Service:
                 await asyncio.gather(*running, *(lane.idle() for lane in self._lanes))
         except TimeoutError:
             log.warning("drain_incomplete", left=sum(len(lane.in_work) for lane in self._lanes))
-        for lane in self._lanes:
-            await lane.close()
-            await self._leave(lane)
+        await asyncio.gather(*(self._leave(lane) for lane in self._lanes))
 
     async def _leave(self, lane: Lane) -> None:
+        await lane.close()
         try:
             await reap(self.redis, lane.keys, silence=0, only=self._replica.consumer)
         except errors.RedisError as fault:
