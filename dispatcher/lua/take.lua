@@ -12,10 +12,18 @@ local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local closed = redis.call('HGET', gate, 'state')
 if closed then return { closed, now, -1, '0-0' } end
 
+-- What did not come from settle goes on as it is, to die as malformed; it must not stop the others.
+local function fields_of(member)
+  local at = string.find(member, ' ', 1, true) or 0
+  local sound, fields = pcall(cmsgpack.unpack, string.sub(member, at + 1))
+  sound = sound and type(fields) == 'table' and #fields > 0 and #fields % 2 == 0 and #fields < 2000
+  for i = 1, sound and #fields or 0 do sound = sound and type(fields[i]) == 'string' end
+  return sound and fields or { 'alert', member }
+end
+
 local due = redis.call('ZRANGEBYSCORE', retry, '-inf', now, 'LIMIT', 0, most)
 for _, member in ipairs(due) do
-  local fields = cmsgpack.unpack(string.sub(member, string.find(member, ' ', 1, true) + 1))
-  redis.call('XADD', stream, '*', unpack(fields))
+  redis.call('XADD', stream, '*', unpack(fields_of(member)))
   redis.call('ZREM', retry, member)
 end
 local first = redis.call('ZRANGE', retry, 0, 0, 'WITHSCORES')
