@@ -2,8 +2,8 @@
 
 1. `run` takes no more entries than there are free slots, and waits for the bell when there are none.
 2. `start` reads them and claims them in one call; what can't be sent is concluded at once.
-3. `_attempt` hands a delivery to the destination, `_finish` decides what its outcome means.
-4. `settle_all` carries decisions out, batch by batch; a slot is free when that is done.
+3. The deliverer (`deliver.py`) hands them to the destination, and decides what the outcome means.
+4. The settler (`settler.py`) carries decisions out, batch by batch; a slot is free when that is done.
 
 Whatever Redis does is waited out: what is in hand stays in hand.
 """
@@ -12,40 +12,27 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Iterable, Sequence
-from time import perf_counter
+from collections.abc import Iterable, Sequence
 
 from redis import exceptions as errors
 
 from common import keys, settings
 from common.alert import Malformed, TooNew
-from common.log import Log
-from common.outcomes import (
-    Dead,
-    Duplicate,
-    Later,
-    Outcome,
-    OutcomeKind,
-    Reason,
-    Settlement,
-    Superseded,
-)
-from common.policy import retry_policy
+from common.outcomes import Dead, Duplicate, Later, Reason, Settlement, Superseded
+from common.policy import record_ttl, retry_policy
 from common.wire import Wire
 from dispatcher.claim import Verdict, claim
-from dispatcher.decide import decide
-from dispatcher.destinations.base import Delivery, make
+from dispatcher.deliver import Deliverer
+from dispatcher.destinations.base import Delivery
 from dispatcher.entry import Entry, read
 from dispatcher.replica import Replica
-from dispatcher.settle import Attempt, Caps, Settled, Settling, settle
+from dispatcher.settle import Caps, Settling
+from dispatcher.settler import Settler
 from dispatcher.take import Taken, take, wait_for_bell
 from dispatcher.trouble import Trouble
 
-log = Log("dispatcher")
-
 LOOK_AGAIN = 1.0  # seconds until another copy in flight is looked at again, with as much jitter
 TOO_NEW = 5.0  # seconds until a newer replica may have taken it
-BATCH = 512  # settlements in one call
 
 
 class Lane:
@@ -59,28 +46,27 @@ class Lane:
         self.in_work: dict[str, Entry] = {}
         self.trouble = Trouble(replica, destination.name, self.keys)
         self.step = asyncio.Lock()  # held from a take, or a reclaim, until its entries are in work
-        self._destination = destination
+        self._slots = destination.max_in_flight
         self._policy = retry_policy(destination)
-        self._kind = make(destination)
-        remember = replica.settings.dedupe.remember.ms
-        self._caps = Caps(replica.settings.queue.max_dead, self._policy.max_age.ms + remember, remember)
+        remember = replica.settings.dedupe.remember
+        ttl = record_ttl(self._policy, remember)
+        self._caps = Caps(replica.settings.queue.max_dead, ttl.ms, remember.ms)
         self._changed = asyncio.Event()
-        self._attempts: set[asyncio.Task[None]] = set()
-        self.settling: list[Settling] = []  # sent to Redis, not answered yet
-        self._outbox: list[Settling] = []
-        self._posted = asyncio.Event()
+        self.settler = Settler(replica, self.keys, self._caps, self.metrics, self.trouble, self._settled)
+        self._post = self.settler.post
+        self._deliverer = Deliverer(replica, destination, self._policy, self._post)
+        self._deliver = self._deliverer.deliver
         self._taking = Wire(replica.redis)
         self._claiming = Wire(replica.redis)
-        self._settling = Wire(replica.redis)
         self._starting: asyncio.Task[None] | None = None
         # Never all slots at once: while Redis settles one part, the next is read and sent.
-        self._most = max(1, destination.max_in_flight // 4)
+        self._most = max(1, self._slots // 4)
         self._closed = False  # the gate, as last seen
 
     @property
     def free(self) -> int:
         """Slots that are free."""
-        return self._destination.max_in_flight - len(self.in_work)
+        return self._slots - len(self.in_work)
 
     async def run(self) -> None:
         """Until the replica stops."""
@@ -196,7 +182,7 @@ class Lane:
             case Verdict.DELIVER:
                 needless = self._needless(entry, delivery)
                 if needless is None:
-                    self._attempt(entry, delivery)
+                    self._deliver(entry, delivery)
                 else:
                     self._conclude(entry, delivery, needless, claimed=True)
             case Verdict.DUPLICATE:
@@ -227,88 +213,15 @@ class Lane:
             return Dead(Reason.MAX_AGE, error=f"older than {self._policy.max_age}")
         return None
 
-    def _attempt(self, entry: Entry, delivery: Delivery) -> None:
-        started = perf_counter()
-        try:
-            outcome = self._kind.deliver(delivery)
-        except Exception as bug:  # noqa: BLE001 - a bug in a kind of destination must not stop the others
-            outcome = self._broke(delivery, bug)
-        if isinstance(outcome, Outcome):
-            self._finish(entry, delivery, outcome, started)
-            return
-        task = self.replica.tasks.create_task(self._wait_for(entry, delivery, outcome, started))
-        self._attempts.add(task)
-        task.add_done_callback(self._attempts.discard)
-
-    async def _wait_for(
-        self, entry: Entry, delivery: Delivery, outcome: Awaitable[Outcome], started: float
-    ) -> None:
-        try:
-            told = await outcome
-        except Exception as bug:  # noqa: BLE001 - the same
-            told = self._broke(delivery, bug)
-        self._finish(entry, delivery, told, started)
-
-    def _broke(self, delivery: Delivery, bug: Exception) -> Outcome:
-        log.error("attempt_broke", fault=bug, destination=self.name, key=delivery.key)
-        return Outcome(OutcomeKind.FAILED, error=f"internal: {type(bug).__name__}")
-
-    def _finish(self, entry: Entry, delivery: Delivery, outcome: Outcome, started: float) -> None:
-        now = self.replica.clock.now()
-        decision = decide(
-            outcome,
-            delivery.attempt,
-            delivery.first_at,
-            now,
-            self._policy,
-            self._destination.retry_after_cap,
-            random.random,
-        )
-        if outcome.kind is not OutcomeKind.DELIVERED:
-            log.info(
-                "attempt",
-                destination=self.name,
-                key=delivery.key,
-                attempt=delivery.attempt,
-                outcome=outcome.kind,
-                status=outcome.status,
-                error=outcome.error,
-                decision=type(decision).__name__.lower(),
-            )
-        attempt = Attempt(outcome.kind, perf_counter() - started)
-        self._post(Settling(entry, delivery, decision, True, attempt))
-
     def _conclude(
         self, entry: Entry, delivery: Delivery | None, settlement: Settlement, *, claimed: bool
     ) -> None:
         self._post(Settling(entry, delivery, settlement, claimed))
 
-    def _post(self, settling: Settling) -> None:
-        self._outbox.append(settling)
-        self._posted.set()
-
-    async def settle_all(self) -> None:
-        """Carry out what was decided, in batches that form by themselves; until cancelled."""
-        while True:
-            await self._posted.wait()
-            self._posted.clear()
-            while self._outbox:
-                self.settling = batch = self._outbox[:BATCH]
-                del self._outbox[:BATCH]
-                answers = await self._settle(batch)
-                self.metrics.settled(batch, answers, self.replica.clock.now())
-                for item in batch:
-                    self.in_work.pop(item.entry.id, None)
-                self.settling = []
-                self._changed.set()
-
-    async def _settle(self, batch: list[Settling]) -> list[Settled]:
-        replica = self.replica
-        while True:
-            try:
-                return await settle(self._settling, self.keys, replica.consumer, self._caps, batch)
-            except errors.RedisError as fault:
-                await self.trouble.wait_out(fault, patient=True)
+    def _settled(self, batch: Sequence[Settling]) -> None:
+        for item in batch:
+            self.in_work.pop(item.entry.id, None)
+        self._changed.set()
 
     def _release(self, entry_id: str) -> None:
         self.in_work.pop(entry_id, None)
@@ -328,10 +241,7 @@ class Lane:
 
     async def close(self) -> None:
         """Let go of attempts that were not finished in time; their entries stay pending for the others."""
-        for task in self._attempts:
-            task.cancel()
-        await asyncio.gather(*self._attempts, return_exceptions=True)
-        await self._kind.close()
+        await self._deliverer.close()
         await self._taking.close()
         await self._claiming.close()
-        await self._settling.close()
+        await self.settler.close()

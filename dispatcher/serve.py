@@ -81,7 +81,7 @@ class Service:
         try:
             async with self._replica.tasks as group:  # a bug in any task ends the process
                 for lane in self._lanes:
-                    group.create_task(lane.settle_all())
+                    group.create_task(lane.settler.run())
                     group.create_task(Tender(lane).run())
                 group.create_task(self._measure())
                 running = [group.create_task(lane.run()) for lane in self._lanes]

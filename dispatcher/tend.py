@@ -69,7 +69,7 @@ class Tender:
         if ids:
             gone, vanished = await keep_alive(replica.redis, lane.keys, replica.consumer, ids)
             # What is being settled may be gone by right, its answer being on the way on another connection.
-            ended = {item.entry.id for item in lane.settling}
+            ended = {item.entry.id for item in lane.settler.under_way}
             for told, found in (("entries_taken_over", gone), ("entries_vanished", vanished)):
                 still = [entry_id for entry_id in found if entry_id in lane.in_work and entry_id not in ended]
                 if still:

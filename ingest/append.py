@@ -19,7 +19,7 @@ from redis.asyncio import Redis
 from common import keys
 from common.alert import Alert, encode
 from common.batching import Batcher, Overflow
-from common.policy import retry_policy
+from common.policy import record_ttl, retry_policy
 from common.scripts import Argument, Script
 from common.settings import Settings
 from common.trouble import Kind, kind_of
@@ -62,7 +62,7 @@ class Appender:
             to.name: [
                 settings.queue.max_depth,
                 settings.queue.max_dead,
-                retry_policy(to).max_age.ms + settings.dedupe.remember.ms,
+                record_ttl(retry_policy(to), settings.dedupe.remember).ms,
             ]
             for to in settings.destinations
         }

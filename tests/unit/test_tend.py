@@ -31,7 +31,7 @@ async def test_what_is_being_settled_was_not_taken_over(
     async with asyncio.TaskGroup() as tasks:
         lane = Lane(replica(tasks), webhook())
     lane.in_work = {entry.id: entry for entry in entries}
-    lane.settling = [Settling(entries[0], None, Duplicate(), claimed=False)]
+    lane.settler.under_way = [Settling(entries[0], None, Duplicate(), claimed=False)]
     await tend.Tender(lane)._keep_alive()
     [told] = caplog.records
     assert told.message == "entries_taken_over"
