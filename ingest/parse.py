@@ -23,6 +23,8 @@ from ingest.when import milliseconds
 
 T = TypeVar("T")
 MOST_ITEMS = 10_000
+MOST_LINES = 10 * MOST_ITEMS  # blank ones among them
+CROWDED = 20 * MOST_ITEMS  # commas; an array with fewer is cheap to take apart, whatever it holds
 _BOM = b"\xef\xbb\xbf"
 
 Ident: TypeAlias = Annotated[str, Meta(min_length=1, max_length=255)]
@@ -163,18 +165,37 @@ def _utf8(body: bytes) -> bytes:
 
 
 def _lines(body: bytes) -> Iterator[tuple[int | None, bytes]]:
-    for number, line in enumerate(body.split(b"\n"), 1):
+    lines = body.split(b"\n", MOST_LINES)
+    if len(lines) > MOST_LINES and lines.pop().strip():
+        raise _too_many("lines", MOST_LINES)
+    for number, line in enumerate(lines, 1):
         if line and not line.isspace():
             yield number, line
 
 
 def _elements(body: bytes) -> Iterator[tuple[int | None, bytes]]:
     try:
+        if body.count(b",") > CROWDED:
+            _bounded_array()(body)
         array = _array(body)
+    except msgspec.ValidationError:
+        raise _too_many("items", MOST_ITEMS) from None
     except (msgspec.DecodeError, RecursionError) as fault:
         raise BadBody(400, _said(fault)[1]) from None
     for element in array:
         yield None, bytes(element)
+
+
+@lru_cache(maxsize=1)
+def _bounded_array() -> Callable[[bytes], object]:
+    """Stops at the first item too many; to take apart millions of them needs seconds and half a gigabyte."""
+    items = [(f"item_{n}", msgspec.Raw, msgspec.Raw()) for n in range(MOST_ITEMS)]
+    array = msgspec.defstruct("Items", items, array_like=True, forbid_unknown_fields=True)
+    return msgspec.json.Decoder(array).decode
+
+
+def _too_many(what: str, most: int) -> BadBody:
+    return BadBody(413, f"more than {most} {what}; send them in several requests")
 
 
 def _batch(
@@ -183,7 +204,7 @@ def _batch(
     parsed: Parsed[T] = Parsed([], [], False, size)
     for index, (line, item) in enumerate(items):
         if index == MOST_ITEMS:
-            raise BadBody(413, f"more than {MOST_ITEMS} items; send them in several requests")
+            raise _too_many("items", MOST_ITEMS)
         try:
             if len(item) > limit:
                 raise _Fault(None, f"larger than {limit} bytes")

@@ -182,6 +182,35 @@ def test_a_batch_is_bounded_in_items() -> None:
     assert refused.value.status == 413
 
 
+MOST = parse.MOST_ITEMS
+CROWD = b'{"host":"a","name":"b","summary":"' + b"," * 30 + b'"}'
+
+
+@pytest.mark.parametrize(
+    ("body", "kind"),
+    [
+        (b"[" + b"1," * 300_000, Kind.JSON),  # told before its end is looked for
+        (b"[" + b",".join([b"{}"] * (parse.CROWDED + 2)) + b"]", Kind.JSON),
+        (b"[" + b",".join([CROWD] * (MOST + 1)) + b"]", Kind.JSON),
+        (b"{}" + b"\n" * parse.MOST_LINES + b"{}", Kind.LINES),
+    ],
+    ids=["open", "empty", "alerts", "lines"],
+)
+def test_a_crowd_is_refused_before_it_is_taken_apart(
+    monkeypatch: pytest.MonkeyPatch, body: bytes, kind: Kind
+) -> None:
+    monkeypatch.setattr(parse, "_array", None)
+    with pytest.raises(BadBody) as refused:
+        alerts(body, kind)
+    assert refused.value.status == 413
+
+
+def test_what_looks_like_a_crowd_and_is_none_is_taken() -> None:
+    assert len(alerts(b"[" + b",".join([CROWD] * MOST) + b"]").items) == MOST
+    assert len(alerts(b"[" + CROWD[:-2] + b"," * 2 * parse.CROWDED + b'"}]').rejected) == 1  # its summary
+    assert len(alerts(CROWD + b"\n" * 2 * parse.MOST_LINES, Kind.LINES).items) == 1
+
+
 READING = '{"host":"node-01","metric":"cpu","value":1.5,"timestamp":%s}'
 
 
