@@ -66,10 +66,11 @@ class Up:
     async def live(self) -> None:
         """Start everything and stay. Raises Died, or ClickException when it can't start."""
         settings = self._plan.settings
+        port = own_port(settings.redis.url) if self._plan.own_server else None
         await _must_be_free("ingest.listen", settings.ingest.listen)
         await _must_be_free("dispatcher.listen", settings.dispatcher.listen)
-        if self._plan.own_server:
-            await self._start_server()
+        if port is not None:
+            await self._start_server(port)
         if self._plan.secrets is not None:
             await self._start_receiver(self._plan.secrets)
         for service in ("dispatcher", "ingest"):
@@ -92,13 +93,11 @@ class Up:
             name, command, self._plan.environ | environ, keep=[self._held.descriptor]
         )
 
-    async def _start_server(self) -> None:
-        url = self._plan.settings.redis.url
-        port = own_port(url)
+    async def _start_server(self, port: int) -> None:
         if await _connects(embedded.HOST, port):
             raise click.ClickException(
                 f"something already answers at {embedded.HOST}:{port}, and up writes to no server that it "
-                f"did not start. To use that one: redispatch up --redis-url {url}"
+                f"did not start. To use that one: redispatch up --redis-url {self._plan.settings.redis.url}"
             )
         binary = embedded.find()
         directory = self._plan.data.resolve() / "server"
