@@ -7,6 +7,7 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 from redis.asyncio import Redis
 
 from common import connect
@@ -16,6 +17,10 @@ from tests.support.processes import Processes
 from tests.support.proxy import Proxy
 from tests.support.receiver import Receiver
 from tests.support.servers import KINDS, Kind, Pool, Server
+
+# A machine that is busy with something else is no failure.
+settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("patient")
 
 
 @pytest.fixture(scope="session")

@@ -9,7 +9,7 @@ from textwrap import dedent
 
 import pytest
 import yaml
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from common.config import ConfigError, load
@@ -171,7 +171,6 @@ def test_what_is_to_come_is_refused(config: Path, text: str, path: str) -> None:
     assert "not available yet" in line
 
 
-@settings(deadline=None)
 @given(st.text() | st.binary())
 @example("redis: {url: \ud800}".encode("utf-8", "surrogatepass"))
 @example("&a [*a]")
@@ -202,7 +201,6 @@ values: st.SearchStrategy[object] = st.recursive(
 )
 
 
-@settings(deadline=None)
 @given(st.dictionaries(names, values, max_size=4))
 def test_any_shape_gives_settings_or_faults(
     tmp_path_factory: pytest.TempPathFactory, tree: dict[str, object]
