@@ -95,5 +95,6 @@ def _secrets(destination: Destination, url: URL, headers: dict[str, str]) -> lis
     texts = {part for value in [*given, headers.get("authorization", "")] for part in value.split()}
     texts |= {str(url), url.path_qs, url.raw_path_qs, url.query_string, url.user or "", url.password or ""}
     texts |= set(url.query.values()) | {part for part in url.parts if len(part) >= _TELLING_PATH}
-    texts |= {secret.reveal() for secret in destination.secrets}
+    signing = {secret.reveal() for secret in destination.secrets}
+    texts |= signing | {text.removeprefix("whsec_") for text in signing}
     return sorted((text for text in texts if len(text) >= _TELLING), key=len, reverse=True)

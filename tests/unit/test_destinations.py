@@ -108,10 +108,12 @@ def test_masking_takes_the_longest_secret_first() -> None:
     settings = webhook(
         "https://me:pass-word@h.example/T/0123456789abcdefg?token=abcdefgh",
         headers={"X-Key": Secret("Token key-key-key")},
+        secrets=[Secret("whsec_c2VjcmV0c2VjcmV0")],
     )
     known = target(settings).secrets
     told = "0123456789abcdefg abcdefgh pass-word key-key-key Token /T/0123456789abcdefg?token=abcdefgh"
     assert excerpt(told.encode(), known) == "*** *** *** *** Token ***"
+    assert excerpt(b"whsec_c2VjcmV0c2VjcmV0 c2VjcmV0c2VjcmV0", known) == "*** ***"
 
 
 def test_a_destination_shows_no_secret() -> None:
