@@ -150,7 +150,7 @@ async def inspect(redis: Redis, section: settings.Redis, durability: str = "writ
         ) from fault
     except errors.ResponseError as fault:
         raise Unusable(
-            f"{masked(section.url)} does not answer INFO ({fault}); is it Redis or Valkey?"
+            f"{masked(section.url)} can't be used ({fault}): see redis.url, REDISPATCH_REDIS_URL"
         ) from fault
     named = f"{server.kind} {'.'.join(map(str, server.version))} at {masked(section.url)}"
     if server.version[:2] < FLOOR[server.kind]:
@@ -168,10 +168,24 @@ async def inspect(redis: Redis, section: settings.Redis, durability: str = "writ
 
 def describe(fault: errors.RedisError, url: str) -> str:
     """One line for a person whose Redis does not answer."""
-    what = "does not answer in time" if isinstance(fault, errors.TimeoutError) else "can't be reached"
-    if not isinstance(fault, errors.ConnectionError | errors.TimeoutError):
-        what = f"answers {fault}"
-    return f"Redis at {masked(url)} {what}: is it running? The address is redis.url or REDISPATCH_REDIS_URL"
+    match fault:
+        case errors.TimeoutError():
+            what = "does not answer in time: is it running?"
+        case errors.ConnectionError():
+            what = f"can't be reached{_why(fault)}: is it running?"
+        case errors.InvalidResponse():
+            what = "is something else, which does not speak its protocol."
+        case _:
+            what = f"answers: {fault}."
+    return f"Redis at {masked(url)} {what} The address is redis.url or REDISPATCH_REDIS_URL"
+
+
+def _why(fault: errors.ConnectionError) -> str:
+    """What the system said, which redis-py wraps into a sentence of its own."""
+    cause = fault.__context__
+    if isinstance(cause, ConnectionRefusedError):  # asyncio and uvloop have different words for it
+        return " (connection refused)"
+    return f" ({cause.strerror or cause})" if isinstance(cause, OSError) else ""
 
 
 async def _ask(redis: Redis) -> Server:

@@ -80,7 +80,7 @@ async def test_no_redis(fleets: Fleets, valkey: Server) -> None:
     shown = url.replace("hidden", "***")
     advice = "is it running? The address is redis.url or REDISPATCH_REDIS_URL"
     for message in await complaints([ingest.process, dispatcher.process]):
-        assert message == f"Redis at {shown} can't be reached: {advice}"
+        assert message == f"Redis at {shown} can't be reached (connection refused): {advice}"
 
 
 async def test_told_to_stop_while_waiting_for_redis(fleets: Fleets, valkey: Server) -> None:

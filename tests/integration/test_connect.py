@@ -9,6 +9,7 @@ from redis.asyncio import Redis
 
 from common import connect
 from common.settings import Redis as Section
+from tests.support.receiver import Receiver
 from tests.support.servers import Server
 
 
@@ -28,3 +29,37 @@ async def send_over_a_broken_connection(redis: Redis) -> None:
 
 def test_a_connection_that_just_broke_is_trouble_with_redis_and_no_bug(valkey: Server) -> None:
     uvloop.run(send_over_a_broken_connection(connect.client(Section(url=valkey.url))))
+
+
+async def said_of(url: str) -> str:
+    redis = connect.client(Section(url=url))
+    try:
+        with pytest.raises((errors.RedisError, connect.Unusable)) as raised:
+            await connect.inspect(redis, Section(url=url))
+    finally:
+        await redis.aclose()
+    fault = raised.value
+    return connect.describe(fault, url) if isinstance(fault, errors.RedisError) else str(fault)
+
+
+async def test_what_is_no_redis_is_told_as_such(receiver: Receiver) -> None:
+    url = receiver.url.replace("http://", "redis://")
+    assert "is something else" in await said_of(url)
+
+
+@pytest.mark.parametrize(
+    ("url", "says"),
+    [
+        ("unix:///no/such.sock", "can't be reached (No such file or directory): is it running?"),
+        ("redis://no-such-host.invalid:6379/0", "can't be reached ("),  # the system's words differ
+    ],
+)
+async def test_why_it_cannot_be_reached(url: str, says: str) -> None:
+    assert (await said_of(url)).startswith(f"Redis at {url} {says}")
+
+
+async def test_a_database_that_there_is_not(valkey: Server) -> None:
+    url = valkey.url.rpartition("/")[0] + "/99"
+    assert await said_of(url) == (
+        f"{url} can't be used (DB index is out of range): see redis.url, REDISPATCH_REDIS_URL"
+    )

@@ -141,7 +141,7 @@ def test_without_a_server_it_is_one_line(tmp_path: Path, valkey: Server, words: 
     redispatch.sections["redis"]["url"] = f"redis://:sesame@127.0.0.1:{free_port()}/0"
     lines = redispatch(*words, code=1).output.strip().split("\n")
     assert len(lines) == 1
-    assert "can't be reached: is it running?" in lines[0]
+    assert "can't be reached (connection refused): is it running?" in lines[0]
     assert "sesame" not in lines[0]
 
 
