@@ -8,11 +8,15 @@ raise Refused.
 
 from __future__ import annotations
 
+import asyncio
 import socket
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
+from typing import cast
 
 from aiohttp import AddrInfoType, ThreadedResolver
 from aiohttp.abc import AbstractResolver, ResolveResult
+
+from dispatcher.lookup import Lookups
 
 # IANA's special-purpose registries, and what clouds use for metadata; `ipaddress` knows most of it, but what
 # it calls global changes between patch releases of Python.
@@ -95,7 +99,7 @@ class Resolver(AbstractResolver):
     """
 
     def __init__(self, guarded: bool) -> None:
-        self._system = ThreadedResolver()
+        self._system = ThreadedResolver(cast(asyncio.AbstractEventLoop, Lookups()))
         self._guarded = guarded
 
     async def resolve(
