@@ -192,7 +192,8 @@ class Server:
     async def start(self) -> None:
         """Start it on its data, and return once it answers."""
         command = embedded.command(embedded.find(), self._data, self.port)
-        self._process = await self._stack.start("server", [*command, *self._options], os.environ)
+        environ = os.environ | embedded.environment()
+        self._process = await self._stack.start("server", [*command, *self._options], environ)
         deadline = time.monotonic() + PATIENCE
         while not await embedded.answers(self.port, self._process.pid):
             if self._process.code is not None or time.monotonic() > deadline:

@@ -71,6 +71,15 @@ def command(binary: Path, directory: Path, port: int) -> list[str]:
     return [str(binary), *(word for name, value in options.items() for word in (f"--{name}", value))]
 
 
+def environment() -> dict[str, str]:
+    """What the server's environment needs besides ours.
+
+    The package's binary uses the C library's allocator, whose defaults make scripts over batches of hundreds
+    cost half as much again; the price is some 60 MB that freed memory keeps.
+    """
+    return {"GLIBC_TUNABLES": "glibc.malloc.tcache_count=65535:glibc.malloc.mxfast=0"}
+
+
 async def answers(port: int, pid: int) -> bool:
     """Whether the server that is process `pid` has its data in memory and answers."""
     redis = connect.client(Redis(url=f"redis://{HOST}:{port}/0"), connections=1)

@@ -102,7 +102,8 @@ class Up:
         binary = embedded.find()
         directory = self._plan.data.resolve() / "server"
         directory.mkdir(exist_ok=True)
-        pid = await self._start("server", embedded.command(binary, directory, port))
+        command = embedded.command(binary, directory, port)
+        pid = await self._start("server", command, **embedded.environment())
         try:
             await self._ready(partial(embedded.answers, port, pid))
         except children.Died as death:
