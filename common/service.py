@@ -5,11 +5,12 @@ Takes a service's name and its coroutine; returns exit codes. A person's mistake
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import gc
 import signal
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 
 import uvloop
 from redis.asyncio import Redis
@@ -41,6 +42,16 @@ def main(name: str, config_path: str | None, serve: Serve) -> int:
     except Unstartable as fault:
         return complain(name, str(fault))
     return 0
+
+
+def told_config(name: str, words: Sequence[str] | None = None) -> str | None:
+    """`--config` of `python -m <name>`; anything else on the command line ends the process with its usage."""
+    usage = argparse.ArgumentParser(prog=f"python -m {name}", allow_abbrev=False)
+    usage.add_argument(
+        "--config", metavar="FILE", help="the configuration; REDISPATCH_CONFIG, or else ./redispatch.yaml"
+    )
+    told: str | None = usage.parse_args(words).config
+    return told
 
 
 async def _until_told(settings: Settings, serve: Serve) -> None:

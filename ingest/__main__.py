@@ -14,4 +14,4 @@ def main(config_path: str | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(service.told_config("ingest")))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import sys
 from collections.abc import Callable
 
 import pytest
@@ -55,6 +56,21 @@ async def test_no_configuration(processes: Processes) -> None:
     nowhere = processes.directory / "nowhere.yaml"
     for told in await complaints([await processes.ingest(nowhere), await processes.dispatcher(nowhere)]):
         assert "nowhere.yaml" in told
+
+
+async def test_a_configuration_named_on_the_command_line(processes: Processes) -> None:
+    words = ("--config", "elsewhere.yaml")
+    both = [await processes.start(sys.executable, "-m", service, *words) for service in SERVICES]
+    for told in await complaints(both):
+        assert "elsewhere.yaml" in told
+
+
+@pytest.mark.parametrize("service", SERVICES)
+async def test_a_command_line_that_makes_no_sense(processes: Processes, service: str) -> None:
+    process = await processes.start(sys.executable, "-m", service, "--confg", "elsewhere.yaml")
+    assert await process.wait_exit() == 2
+    assert f"usage: python -m {service}" in process.text
+    process.assert_no_traceback()
 
 
 async def test_a_taken_port(fleets: Fleets, valkey: Server) -> None:
