@@ -43,11 +43,20 @@ class Failing:
 
     def told(self, query: Mapping[str, str]) -> None:
         """What `/_fail` asks for: `status`, and `count` or `rate`; `count=0` ends it. Raises ValueError."""
+        if not query.keys() <= {"status", "count", "rate"}:
+            raise ValueError("unknown")
         status, first = int(query.get("status", "500")), int(query.get("count", "0"))
         rate = float(query.get("rate", "0" if "count" in query else "1"))
         if not (200 <= status <= 599 and first >= 0 and 0 <= rate <= 1):
             raise ValueError("out of range")
         self.status, self.first, self.rate = status, first, rate
+
+    def __str__(self) -> str:
+        """`503 to the next 3, then 200`."""
+        share = {0.0: "200", 1.0: f"{self.status} to all"}.get(
+            self.rate, f"{self.status} to {self.rate:.0%} of them"
+        )
+        return f"{self.status} to the next {self.first}, then {share}" if self.first else share
 
 
 class Receiver:
@@ -74,10 +83,10 @@ class Receiver:
             self._failing.told(request.query)
         except ValueError:
             return web.json_response(
-                {"error": "status is 200 to 599, count 0 or more, rate 0 to 1"}, status=400
+                {"error": "it takes status (200 to 599), count (0 or more) and rate (0 to 1)"}, status=400
             )
         failing = self._failing
-        click.echo(f"from now on: {failing.status} to the next {failing.first}, then to {failing.rate:.0%}")
+        click.echo(f"receiver: answers {failing} from now on")
         return web.json_response({"status": failing.status, "count": failing.first, "rate": failing.rate})
 
     async def _receive(self, request: web.Request) -> web.Response:

@@ -43,12 +43,28 @@ def test_told_while_it_runs(query: dict[str, str], expected: Failing) -> None:
     assert failing == expected
 
 
-@pytest.mark.parametrize("query", [{"status": "20"}, {"count": "-1"}, {"rate": "2"}, {"status": "x"}])
+@pytest.mark.parametrize(
+    "query", [{"status": "20"}, {"count": "-1"}, {"rate": "2"}, {"status": "x"}, {"sttus": "503"}]
+)
 def test_told_nonsense_changes_nothing(query: dict[str, str]) -> None:
     failing = Failing(502, 7, 0.7)
     with pytest.raises(ValueError):  # noqa: PT011 - what is said of it is the caller's, one text for all
         failing.told(query)
     assert failing == Failing(502, 7, 0.7)
+
+
+@pytest.mark.parametrize(
+    ("failing", "says"),
+    [
+        (Failing(), "200"),
+        (Failing(503, 3), "503 to the next 3, then 200"),
+        (Failing(503, 0, 1.0), "503 to all"),
+        (Failing(429, 0, 0.2), "429 to 20% of them"),
+        (Failing(429, 1, 0.2), "429 to the next 1, then 429 to 20% of them"),
+    ],
+)
+def test_a_person_reads_what_it_will_do(failing: Failing, says: str) -> None:
+    assert str(failing) == says
 
 
 def test_one_line_tells_and_nothing_obeys() -> None:
