@@ -26,7 +26,11 @@ TIMEOUT = 10.0  # seconds
 @click.option("--url", metavar="URL", help="Where ingest is; ingest.listen of the configuration by default.")
 @click.option("--token", envvar="REDISPATCH_TOKEN", help="Bearer token, when ingest wants one.")
 def send(config: str | None, url: str | None, token: str | None, **alert: str | None) -> None:
-    """Post one test alert to ingest."""
+    """Post one test alert to ingest.
+
+    The same host, name and severity again within dedupe.window (a minute) is a duplicate and is not sent: try
+    another --host.
+    """
     base = url or base_url(options.settings(config).ingest.listen)
     if urlsplit(base).scheme not in ("http", "https"):
         raise click.BadParameter(f"{base!r} is no http:// or https:// address", param_hint="--url")
