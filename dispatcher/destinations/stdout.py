@@ -14,13 +14,13 @@ import msgspec
 from common.outcomes import Outcome, OutcomeKind
 from common.settings import Destination
 from dispatcher.destinations.base import Delivery
-from dispatcher.destinations.event import RENDER_FAULTS, Event, event
+from dispatcher.destinations.payload import RENDER_FAULTS, Payload, payload
 
 _DELIVERED = Outcome(OutcomeKind.DELIVERED)
 _encode = msgspec.json.Encoder().encode
 
 
-class _Line(Event):
+class _Line(Payload):
     """A webhook's body, with what its header says."""
 
     key: str = ""
@@ -51,8 +51,8 @@ def make(destination: Destination) -> Stdout:
 
 
 def _line(delivery: Delivery) -> bytes:
-    body = event(delivery)
-    return _encode(_Line(type=body.type, timestamp=body.timestamp, data=body.data, key=delivery.key)) + b"\n"
+    sent = payload(delivery)
+    return _encode(_Line(type=sent.type, timestamp=sent.timestamp, data=sent.data, key=delivery.key)) + b"\n"
 
 
 def _write(line: bytes) -> None:

@@ -20,7 +20,7 @@ from common.settings import Destination
 from dispatcher import guard
 from dispatcher.destinations import answer
 from dispatcher.destinations.base import Delivery, Unusable
-from dispatcher.destinations.event import RENDER_FAULTS, body
+from dispatcher.destinations.payload import RENDER_FAULTS, body
 from dispatcher.destinations.request import Target, target
 from dispatcher.destinations.signing import signature
 

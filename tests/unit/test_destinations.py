@@ -13,7 +13,7 @@ from common.settings import Destination
 from common.units import Secret
 from dispatcher.destinations.answer import excerpt
 from dispatcher.destinations.base import DestinationType, Unusable, make
-from dispatcher.destinations.event import body
+from dispatcher.destinations.payload import body
 from dispatcher.destinations.request import target
 from dispatcher.destinations.webhook import Webhook
 from tests.support.deliveries import alert, delivery, webhook

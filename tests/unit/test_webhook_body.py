@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from common.alert import Status
-from dispatcher.destinations.event import RENDER_FAULTS, body, rfc3339
+from dispatcher.destinations.payload import RENDER_FAULTS, body, rfc3339
 from tests.support.deliveries import AT, alert, delivery
 
 

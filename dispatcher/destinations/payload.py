@@ -1,4 +1,4 @@
-"""The body of a delivery: what a webhook posts and stdout prints, when there is no template.
+"""The payload of a delivery: what a webhook posts and stdout prints, when there is no template.
 
 Takes a Delivery, returns the structs of `{"type", "timestamp", "data"}` or their JSON. Pure. A delivery gives
 the same bytes each time, but for `attempt`. Raises one of RENDER_FAULTS for what JSON or a date can't hold.
@@ -42,7 +42,7 @@ class Data(Struct):
     source: str
 
 
-class Event(Struct):
+class Payload(Struct):
     """A Standard Webhooks payload; `timestamp` is when the event occurred."""
 
     type: str
@@ -55,11 +55,11 @@ def rfc3339(ms: int) -> str:
     return (_EPOCH + timedelta(milliseconds=ms)).isoformat(timespec="milliseconds") + "Z"
 
 
-def event(delivery: Delivery) -> Event:
+def payload(delivery: Delivery) -> Payload:
     """The payload of one delivery."""
     alert = delivery.alert
     occurred = rfc3339(alert.timestamp)
-    return Event(
+    return Payload(
         _TYPES[alert.status],
         occurred,
         Data(
@@ -88,4 +88,4 @@ _encode = msgspec.json.Encoder().encode
 
 def body(delivery: Delivery) -> bytes:
     """The payload as JSON."""
-    return _encode(event(delivery))
+    return _encode(payload(delivery))
