@@ -29,35 +29,36 @@ class Series:
             counts[bisect_left(bounds, value)] += 1
             self._sum += value
 
-    def add_to(self, family: HistogramMetricFamily, label: str) -> None:
+    def add_to(self, family: HistogramMetricFamily, labels: Sequence[str]) -> None:
         """As the exposition wants it: cumulative."""
         total = 0
         buckets: list[tuple[str, float]] = []
         for bound, count in zip((*self._bounds, float("inf")), self._counts, strict=True):
             total += count
             buckets.append(("+Inf" if bound == float("inf") else str(float(bound)), total))
-        family.add_metric([label], buckets=buckets, sum_value=self._sum)
+        family.add_metric(labels, buckets=buckets, sum_value=self._sum)
 
 
 class Histogram(Collector):
-    """A histogram with one label, all of whose values are known from the start."""
+    """A histogram whose label's values are all known from the start, or without any label: `of[""]`."""
 
     def __init__(
         self,
         name: str,
         text: str,
-        label: str,
-        values: Iterable[str],
         bounds: Sequence[float],
         registry: CollectorRegistry,
+        label: str | None = None,
+        values: Iterable[str] = ("",),
     ) -> None:
-        self._name, self._text, self._label = name, text, label
+        self._name, self._text = name, text
+        self._labels = [label] if label else []
         self.of = {value: Series(bounds) for value in values}
         registry.register(self)
 
     def collect(self) -> Iterator[Metric]:
         """Called by the registry at a scrape."""
-        family = HistogramMetricFamily(self._name, self._text, labels=[self._label])
+        family = HistogramMetricFamily(self._name, self._text, labels=self._labels)
         for value, series in self.of.items():
-            series.add_to(family, value)
+            series.add_to(family, [value] if self._labels else [])
         yield family

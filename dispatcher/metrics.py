@@ -66,15 +66,15 @@ class Metrics:
         )
         names = list(destinations)
         self._attempt = Histogram(
-            "redispatch_attempt_seconds", "One attempt", "destination", names, ATTEMPT, registry
+            "redispatch_attempt_seconds", "One attempt", ATTEMPT, registry, "destination", names
         )
         self._end_to_end = Histogram(
             "redispatch_end_to_end_seconds",
             "From acceptance to delivery",
-            "destination",
-            names,
             END_TO_END,
             registry,
+            "destination",
+            names,
         )
         self.of = {name: Lane(self, name) for name in names}
 

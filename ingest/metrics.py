@@ -10,8 +10,9 @@ from enum import StrEnum
 from typing import Protocol
 
 from msgspec import Struct
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics
+from prometheus_client import CollectorRegistry, Counter, Gauge, disable_created_metrics
 
+from common.histogram import Histogram
 from common.http import OTHER
 from common.trouble import Kind
 
@@ -57,39 +58,40 @@ class Metrics:
         seconds = Histogram(
             "redispatch_ingest_request_seconds",
             "from the request's head to its answer",
-            ["route"],
-            buckets=SECONDS,
-            registry=self.registry,
+            SECONDS,
+            self.registry,
+            "route",
+            names,
         )
         alerts = self._counter("alerts", "what became of each item", "source", "outcome")
         faults = self._counter("redis_errors", "commands that brought no result", "kind")
         self._requests = {
             (route, code): requests.labels(route, str(code)) for route in names for code in CODES
         }
-        self._seconds = {route: seconds.labels(route) for route in names}
+        self._seconds = seconds.of
         self.native, self.reading = (
             Outcomes(*(alerts.labels(source.value, field).inc for field in Outcomes.__struct_fields__))
             for source in (Source.NATIVE, Source.READING)
         )
         self._faults = {kind: faults.labels(kind.value) for kind in Kind}
         self._append_batch_size = Histogram(
-            "redispatch_append_batch_size", "events in one call", buckets=SIZES, registry=self.registry
-        )
+            "redispatch_append_batch_size", "events in one call", SIZES, self.registry
+        ).of[""]
         self._append_seconds = Histogram(
-            "redispatch_append_seconds", "one call of append", buckets=SECONDS, registry=self.registry
-        )
+            "redispatch_append_seconds", "one call of append", SECONDS, self.registry
+        ).of[""]
         unsafe = Gauge("redispatch_redis_unsafe", "1: may cost alerts", ["kind"], registry=self.registry)
         self.redis_unsafe = {kind: unsafe.labels(kind) for kind in ("no_aof", "eviction")}
 
     def request(self, route: str, code: int, seconds: float) -> None:
         """One request was answered."""
         self._requests[route, code].inc()
-        self._seconds[route].observe(seconds)
+        self._seconds[route].observe((seconds,))
 
     def appended(self, size: int, seconds: float) -> None:
         """One call of append put `size` events away."""
-        self._append_batch_size.observe(size)
-        self._append_seconds.observe(seconds)
+        self._append_batch_size.observe((size,))
+        self._append_seconds.observe((seconds,))
 
     def troubled(self, kind: Kind) -> None:
         """Redis did not do what it was asked."""
