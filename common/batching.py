@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Generic, TypeVar
 
 T = TypeVar("T")
@@ -57,6 +57,27 @@ class Batcher(Generic[T, R]):
         if self._task is None:
             self._task = loop.create_task(self._run())
         return future
+
+    async def submit_all(self, items: Iterable[T]) -> list[R]:
+        """Put them into the next batches; their results when all are there, or what the first failure raised.
+
+        Raises Overflow when too much is waiting; those that were put in before are committed all the same.
+        """
+        waiting: list[asyncio.Future[R]] = []
+        try:
+            waiting.extend(self.submit(item) for item in items)
+        except Overflow:
+            for future in waiting:
+                future.cancel()  # nobody waits for it
+            raise
+        if len(waiting) == 1:
+            return [await waiting[0]]
+        results: list[R] = []
+        for result in await asyncio.gather(*waiting, return_exceptions=True):
+            if isinstance(result, BaseException):
+                raise result
+            results.append(result)
+        return results
 
     async def close(self) -> None:
         """Wait until everything submitted so far is committed."""

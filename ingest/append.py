@@ -7,7 +7,6 @@ with the next one. Raises Unavailable when anything could not be stored.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Sequence
 from hashlib import blake2b
 from time import perf_counter
@@ -73,19 +72,13 @@ class Appender:
     async def submit(self, events: list[Event], size: int = 0) -> list[Stored]:
         """Store the events of a request of `size` bytes; all of them, or Unavailable."""
         parts = [events[start : start + MOST] for start in range(0, len(events), MOST)]
-        waiting: list[asyncio.Future[list[Stored]]] = []
         try:
-            waiting.extend(
-                self._batcher.submit((part, len(part) + size // len(parts) // 16384)) for part in parts
+            stored = await self._batcher.submit_all(
+                (part, len(part) + size // len(parts) // 16384) for part in parts
             )
         except Overflow:
-            for future in waiting:
-                future.cancel()  # stored all the same, and nobody waits for it
             raise Unavailable("too many alerts are waiting to be stored") from None
-        if len(waiting) == 1:
-            return await waiting[0]
-        stored = await asyncio.gather(*waiting, return_exceptions=True)
-        return [one for part in stored for one in _or_raise(part)]
+        return [one for part in stored for one in part]
 
     async def close(self) -> None:
         """Finish what was submitted."""
@@ -183,12 +176,6 @@ def content(alert: Alert) -> str:
     told = (alert.incident, alert.host, alert.name, alert.status, alert.severity, summary, alert.url)
     labels = sorted(alert.labels.items()) if alert.labels else None
     return blake2b(encode((told, labels)), digest_size=8).hexdigest()
-
-
-def _or_raise(part: list[Stored] | BaseException) -> list[Stored]:
-    if isinstance(part, BaseException):
-        raise part
-    return part
 
 
 def _answer(routed: list[Routed], codes: list[dict[str, int]]) -> list[Stored] | Exception:

@@ -6,7 +6,6 @@ while one script call is under way go with the next (`lua/evaluate.lua`). Raises
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Sequence
 
 import msgspec
@@ -25,6 +24,7 @@ from ingest.rules import Judgement, Rules
 
 MOST = 500  # readings in one call: a few milliseconds of the server's time
 BOUND = 20_000  # readings that wait; more than a request may have
+_script = Script("ingest", "evaluate")
 _encode = msgspec.json.Encoder().encode
 
 
@@ -49,25 +49,18 @@ class Evaluator:
         self._keep = settings.readings.keep
         self._remember = settings.dedupe.remember.ms
         self._stream = keys.readings(self._namespace)
-        self._script = Script("ingest", "evaluate")
         self._batcher: Batcher[_Item, list[Event]] = Batcher(
             self._commit, most=MOST, bound=BOUND, outage=Unavailable
         )
 
     async def submit(self, readings: list[Reading]) -> list[list[Event]]:
         """The events of each reading, in order. Raises Unavailable: not all of them are stored."""
-        waiting: list[asyncio.Future[list[Event]]] = []
         try:
-            for reading in readings:
-                item = _Item(reading, self._rules.judge(reading))
-                future = self._batcher.submit(item)
-                waiting.append(future)
+            return await self._batcher.submit_all(
+                _Item(reading, self._rules.judge(reading)) for reading in readings
+            )
         except Overflow:
-            for future in waiting:
-                future.cancel()  # stored all the same, and nobody waits for it
             raise Unavailable("too many readings are waiting for Redis") from None
-        results = await asyncio.gather(*waiting, return_exceptions=True)
-        return [_or_raise(result) for result in results]
 
     async def close(self) -> None:
         """Wait for what is under way."""
@@ -77,7 +70,7 @@ class Evaluator:
     async def _commit(self, items: list[_Item]) -> Sequence[list[Event] | Exception]:
         used, args = self._arguments(items)
         try:
-            due = await self._script(self._wire, used, args)
+            due = await _script(self._wire, used, args)
         except RedisError as fault:
             kind = kind_of(fault)
             self._troubled(kind)
@@ -115,9 +108,3 @@ def _events(items: list[_Item], due: list[bytes]) -> list[list[Event]]:
                 events.append(judgement.event(int(start), int(ended) if ended else None))
         found.append(events)
     return found
-
-
-def _or_raise(result: list[Event] | BaseException) -> list[Event]:
-    if isinstance(result, BaseException):
-        raise result
-    return result
