@@ -30,14 +30,11 @@ _VERDICTS = {int(verdict): verdict for verdict in Verdict}
 
 
 async def claim(
-    redis: Server, keys: Destination, consumer: str, ttl: int, deliveries: Sequence[Delivery], in_work: int
+    redis: Server, keys: Destination, consumer: str, ttl: int, deliveries: Sequence[Delivery]
 ) -> list[Verdict]:
-    """One verdict per delivery, in their order, which is the stream's; `ttl` of the records in ms.
-
-    `in_work` bounds how many entries are pending under this consumer, these among them.
-    """
+    """One verdict per delivery, in their order, which is the stream's; `ttl` of the records in ms."""
     touched = [keys.stream]
-    args: list[Argument] = [GROUP, consumer, ttl, in_work]
+    args: list[Argument] = [GROUP, consumer, ttl]
     for delivery in deliveries:
         touched.append(keys.record(delivery.key))
         args += (

@@ -32,6 +32,7 @@ from dispatcher.take import Taken, take, wait_for_bell
 from dispatcher.trouble import Trouble
 
 LOOK_AGAIN = 1.0  # seconds until another copy in flight is looked at again, with as much jitter
+MOST = 1000  # entries in one take, and so in one claim: Lua's unpack stops at 8,000
 TOO_NEW = 5.0  # seconds until a newer replica may have taken it
 
 
@@ -60,7 +61,7 @@ class Lane:
         self._claiming = Wire(replica.redis)
         self._starting: asyncio.Task[None] | None = None
         # Never all slots at once: while Redis settles one part, the next is read and sent.
-        self._most = max(1, self._slots // 4)
+        self._most = max(1, min(MOST, self._slots // 4))
         self._closed = False  # the gate, as last seen
 
     @property
@@ -170,7 +171,6 @@ class Lane:
                     replica.consumer,
                     self._caps.record_ttl,
                     deliveries,
-                    len(self.in_work),
                 )
             except errors.RedisError as fault:
                 if replica.stopping.is_set():

@@ -2,8 +2,8 @@
 -- claim: makes the records of taken entries say who delivers them now, so that no two do.
 --
 -- KEYS  1 stream, then one record per entry, then one resolved:<incident> per entry
--- ARGV  1 group, 2 consumer, 3 TTL of records in ms, 4 how many may be pending under this consumer, then five per
---       entry, in stream order: id, its delivery count, failures so far, first_at,
+-- ARGV  1 group, 2 consumer, 3 TTL of records in ms, then five per entry, in stream order:
+--       id, its delivery count, failures so far, first_at,
 --       event time in ms of a firing, "" for a resolution, "force" for what is to be sent whatever is known
 -- Returns one integer per entry:
 --       1 deliver: the record is mine; 2 duplicate: another copy was delivered, record untouched;
@@ -14,8 +14,10 @@ local entries = (#KEYS - 1) / 2
 local time = redis.call('TIME')
 local now = string.format('%.0f', time[1] * 1000 + math.floor(time[2] / 1000))
 
+local MANY = 10000 -- more than any consumer has pending between the first and the last of a batch
+
 local mine = {}
-for _, p in ipairs(redis.call('XPENDING', stream, group, ARGV[5], ARGV[#ARGV - 4], ARGV[4], consumer)) do
+for _, p in ipairs(redis.call('XPENDING', stream, group, ARGV[4], ARGV[#ARGV - 4], MANY, consumer)) do
   mine[p[1]] = p[4]
 end
 local known = redis.call('MGET', unpack(KEYS, 2))
@@ -40,7 +42,7 @@ end
 
 local verdicts, owner, moment = {}, ' ' .. consumer .. ' ', ' ' .. now .. ' 0 '
 for i = 1, entries do
-  local a = 5 * i
+  local a = 5 * i - 1
   local id, deliveries, since, record = ARGV[a], ARGV[a + 1], ARGV[a + 4], KEYS[1 + i]
   local verdict = 5
   if mine[id] == tonumber(deliveries) then

@@ -65,7 +65,7 @@ class Stand:
     async def claim(self, consumer: str, *entries: Entry) -> list[Verdict]:
         """Verdicts."""
         deliveries = [read(entry) for entry in entries]
-        return await claim(self.wire, self.at, consumer, TTL, deliveries, 1000)
+        return await claim(self.wire, self.at, consumer, TTL, deliveries)
 
     async def settle(
         self, consumer: str, *batch: tuple[Entry, Settlement], claimed: bool = True, readable: bool = True

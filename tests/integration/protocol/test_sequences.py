@@ -278,4 +278,4 @@ async def deliver_resolutions_first(sender: Sender) -> list[tuple[int, Verdict]]
 
 
 async def _claim(sender: Sender, at: keys.Destination, entries: list[Entry]) -> list[Verdict]:
-    return await claim(sender.wire, at, "r", 60_000, [read(entry) for entry in entries], 1000)
+    return await claim(sender.wire, at, "r", 60_000, [read(entry) for entry in entries])

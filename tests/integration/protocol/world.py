@@ -185,9 +185,8 @@ class World:
         if not held:
             return
         at, wanted = self.keys[name], [each.delivery for each in held]
-        in_work = len({each.entry.id for each in hand})
         verdicts = await self._try(
-            name, lambda: claim(self._wire, at, replica.consumer, CAPS.record_ttl, wanted, in_work)
+            name, lambda: claim(self._wire, at, replica.consumer, CAPS.record_ttl, wanted)
         )
         for each, verdict in zip(held, verdicts, strict=True):
             self.witnesses[name].claimed(each, verdict)
