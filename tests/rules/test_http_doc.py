@@ -1,0 +1,44 @@
+"""The page about HTTP names every field and every status that there is, and no other."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from msgspec import Struct
+
+from dispatcher.destinations.payload import Data
+from ingest import parse
+from ingest.metrics import CODES
+from tests.rules.pages import DOCS
+
+PAGE = (DOCS / "http.md").read_text("utf-8")
+NOT_OF_POST = {404}  # no such path
+
+
+def named(heading: str) -> list[str]:
+    """The first column of the table under that line, its words in backticks."""
+    rows = re.findall(
+        r"^\|(.*?)\|", PAGE.partition(heading)[2].partition("\n\n| ")[2].partition("\n\n")[0], re.M
+    )
+    return [word for row in rows for word in re.findall(r"`(\w+)`", row)]
+
+
+@pytest.mark.parametrize(
+    ("heading", "kind"),
+    [
+        ("An alert, `POST /v1/alerts`", parse._Alert),
+        ("A reading, `POST /v1/readings`", parse._Reading),
+        ("The body is", Data),
+    ],
+)
+def test_fields(heading: str, kind: type[Struct]) -> None:
+    assert sorted(named(heading)) == sorted(kind.__struct_fields__)
+
+
+def test_statuses() -> None:
+    table = PAGE.partition("| status |")[2].partition("\n\n")[0]
+    told = {
+        int(code) for row in re.findall(r"^\| (\d.*?)\|", table, re.M) for code in re.findall(r"\d+", row)
+    }
+    assert told == set(CODES) - NOT_OF_POST
