@@ -136,6 +136,8 @@ class Lane:
         """Put entries in work; those that can be read."""
         readable: list[tuple[Entry, Delivery]] = []
         for entry in entries:
+            if entry.id in self.in_work:
+                continue  # handed out anew since the group was made again; it is being sent
             self.in_work[entry.id] = entry
             try:
                 readable.append((entry, read(entry)))

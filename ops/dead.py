@@ -103,6 +103,7 @@ def export(config: str | None, output: str | None, **asked: Any) -> None:
 @filters(limit=None)
 @click.option("--rate", type=click.FloatRange(0, min_open=True), metavar="N", help="So many per second.")
 @click.option("--force", is_flag=True, help="Send again also what was delivered meanwhile.")
+@click.option("--yes", is_flag=True, hidden=True, expose_value=False)  # replay never asks
 @_dry_run
 @_json
 def replay(

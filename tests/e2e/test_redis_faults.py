@@ -113,6 +113,24 @@ async def test_flushed(fleets: Fleets, pool: Pool, receiver: Receiver, kind: Kin
     fleet.assert_no_duplicates()
 
 
+async def test_a_group_made_again_sends_nothing_twice(
+    fleets: Fleets, valkey: Server, receiver: Receiver
+) -> None:
+    gate = asyncio.Event()
+    fleet = await fleets(valkey)
+    ingest, dispatcher = await fleet.both()
+    receiver.answers += [Answer(until=gate)] * 3
+    await fleet.post(ingest, 3)
+    await receiver.wait_for(3)
+    valkey.cli("XGROUP", "DESTROY", AT.stream, "dispatchers")
+    await dispatcher.wait_metric("redispatch_group_recreated_total", 1)
+    await fleet.post(ingest)
+    await receiver.wait_answered(1)  # so what lies before it has been read anew
+    gate.set()
+    await fleet.settled()
+    fleet.assert_no_duplicates()
+
+
 async def counted(step: str, ingest: Running, dispatcher: Running) -> bool:
     """Whether the loss of this step's reply shows where it should."""
     if step == "append":
