@@ -178,7 +178,8 @@ class Site:
         self._idle = asyncio.Event()
         if self._active:
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._idle.wait(), grace)
+                async with asyncio.timeout(grace):
+                    await self._idle.wait()
 
     async def _respond(self, request: Request) -> tuple[str, web.StreamResponse]:
         path = request.path

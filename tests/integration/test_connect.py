@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 import uvloop
 from redis import exceptions as errors
@@ -29,6 +31,27 @@ async def send_over_a_broken_connection(redis: Redis) -> None:
 
 def test_a_connection_that_just_broke_is_trouble_with_redis_and_no_bug(valkey: Server) -> None:
     uvloop.run(send_over_a_broken_connection(connect.client(Section(url=valkey.url))))
+
+
+async def go_on(redis: Redis) -> None:
+    while True:
+        await redis.ping()
+
+
+async def test_a_call_that_is_cancelled_ends_whenever_that_comes(valkey: Server) -> None:
+    redis = connect.client(Section(url=valkey.url))
+    try:
+        for steps in range(50):
+            await redis.ping()  # a connection is there
+            calling = asyncio.create_task(go_on(redis))
+            for _ in range(steps):
+                await asyncio.sleep(0)
+            calling.cancel()
+            done, _ = await asyncio.wait([calling], timeout=5)
+            calling.cancel()  # where the first one was lost
+            assert done, f"cancelled after {steps} steps of the loop, it goes on"
+    finally:
+        await redis.aclose()
 
 
 async def said_of(url: str) -> str:
