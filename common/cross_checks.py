@@ -154,7 +154,7 @@ def _webhook(destination: Destination, path: Path, report: Report) -> None:
     for index, secret in enumerate(destination.secrets):
         _add((*path, "secrets", index), secret_fault(secret), report)
     for name, value in destination.headers.items():
-        _add((*path, "headers", name), header_fault(name, value), report)
+        _add((*path, "headers", name), header_fault(name, value, destination.url), report)
 
 
 def _add(path: Path, fault: str | None, report: Report) -> None:

@@ -63,12 +63,21 @@ def secret_fault(secret: Secret) -> str | None:
     return None
 
 
-def header_fault(name: str, value: Secret) -> str | None:
-    """A header's name, not one that redispatch sets, and a value on one line."""
+def header_fault(name: str, value: Secret, url: Secret | None) -> str | None:
+    """A header's name, not one that redispatch or `url` sets, and a value on one line."""
     if not _HEADER.fullmatch(name):
         return "is no name of a header"
     if name.lower() in _OURS:
         return "is set by redispatch"
+    if name.lower() == "authorization" and url is not None and _has_user(url):
+        return "the url has a user name or password as well"
     if any(character != "\t" and not character.isprintable() for character in value.reveal()):
         return "holds a line break or another control character"
     return None
+
+
+def _has_user(url: Secret) -> bool:
+    if url_fault(url) is not None:
+        return False
+    parts = urlsplit(url.reveal())
+    return parts.username is not None or parts.password is not None

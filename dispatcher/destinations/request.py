@@ -12,7 +12,6 @@ from yarl import URL
 
 from common import __version__
 from common.settings import Destination
-from common.units import Secret
 from common.webhook_parts import header_fault, signing_key, url_fault
 
 _TELLING = 8  # characters; shorter texts are too common to be masked
@@ -40,11 +39,11 @@ def target(destination: Destination) -> Target:
         "content-type": "application/json",
         "accept": "*/*",
     }
-    headers |= {name.lower(): _header(name, value) for name, value in destination.headers.items()}
+    for name, value in destination.headers.items():
+        _refuse(f"headers.{name}", header_fault(name, value, destination.url))
+        headers[name.lower()] = value.reveal()
     headers["accept-encoding"] = "identity"
     if url.user is not None or url.password is not None:
-        if "authorization" in headers:
-            raise ValueError("headers.authorization: the url has a user name or password as well")
         headers["authorization"] = _basic(url.user or "", url.password or "")
     return Target(
         url=url.with_user(None).with_fragment(None),
@@ -63,11 +62,6 @@ def _url(destination: Destination) -> URL:
         return URL(destination.url.reveal())
     except ValueError:
         raise ValueError("url: can't be read as a URL") from None
-
-
-def _header(name: str, value: Secret) -> str:
-    _refuse(f"headers.{name}", header_fault(name, value))
-    return value.reveal()
 
 
 def _refuse(setting: str, fault: str | None) -> None:

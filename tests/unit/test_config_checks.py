@@ -78,6 +78,10 @@ def faults(config: Path, text: str) -> list[str]:
         (WEBHOOK % 'headers: {"a\\r\\nb": c}', "destinations[0].headers.a\r\nb: is no name of a header"),
         (WEBHOOK % 'headers: {A: "b\\r\\nc"}', "destinations[0].headers.A: holds a line break"),
         (WEBHOOK % "headers: {Webhook-ID: c}", "destinations[0].headers.Webhook-ID: is set by redispatch"),
+        (
+            WEBHOOK.replace("http://h/", "http://me:word@h/") % "headers: {AUTHORIZATION: c}",
+            "destinations[0].headers.AUTHORIZATION: the url has a user name or password as well",
+        ),
         ("destinations: [{name: readings, type: stdout}]", "destinations[0].name: readings is reserved"),
         ("routes: [{to: [nobody]}]", "routes[0].to[0]: no destination is called nobody"),
         (RULE % "when: '=> 5'", "rules[0].when: expected one of >= > <= < == !="),

@@ -90,7 +90,7 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "two passwords": (
         {"url": Secret("http://me:hidden@h/"), "headers": {"Authorization": Secret("hidden")}},
-        "headers.authorization: the url has a user name or password as well",
+        "headers.Authorization: the url has a user name or password as well",
     ),
 }
 
