@@ -35,7 +35,7 @@ from ingest.event import Event
 from ingest.route import Router
 
 NAMESPACE = "bench"
-SLOTS = 1024  # of the dispatcher: enough that reading, sending and settling overlap
+SLOTS = 2048  # of the dispatcher: enough that reading, sending and settling overlap
 CHUNK = 2000  # alerts appended at once to fill the queue
 LOOK = 0.02  # seconds between two looks at the ledger
 
@@ -106,20 +106,28 @@ def _with_dispatcher(busy: list[Measured]) -> list[Row]:
     ]
 
 
-async def settle(stack: Stack, server: Server, progress: Progress, alerts: int) -> list[Row]:
-    """One dispatcher against a full queue, every guarantee on."""
+async def settle(stack: Stack, server: Server, progress: Progress, alerts: int) -> tuple[float, int]:
+    """One dispatcher against a full queue, every guarantee on: deliveries a second, and the ledger's gap."""
     redis = server.client()
     try:
         await redis.flushall()
         await fill(redis, server, progress, alerts)
-        dispatcher = await stack.module("dispatcher", stack.config(config(server, free_port())), name="drain")
-        rate, unaccounted = await watch(redis, dispatcher, progress, alerts)
+        path = stack.config(config(server, free_port()))
+        dispatcher = await stack.module("dispatcher", path, name=f"drain-{len(stack.started)}")
+        found = await watch(redis, dispatcher, progress, alerts)
         await dispatcher.stop()
     finally:
         await redis.aclose()
+    return found
+
+
+def _settled(runs: list[tuple[float, int]]) -> list[Row]:
+    rates, gaps = [rate for rate, _ in runs], sum(gap for _, gap in runs)
+    middle = median(rates)
     return [
-        Row("dispatcher to discard", f"{rate:,.0f} deliveries/s", "40,000 or more", rate >= 40_000),
-        Row("its ledger afterwards", f"{unaccounted} unaccounted", "0", unaccounted == 0),
+        Row("dispatcher to discard", f"{middle:,.0f} deliveries/s", "40,000 or more", middle >= 40_000),
+        Row("its slowest and fastest run", f"{min(rates):,.0f} to {max(rates):,.0f}"),
+        Row("its ledgers afterwards", f"{gaps} unaccounted", "0", gaps == 0),
     ]
 
 
@@ -173,16 +181,18 @@ async def watch(redis: Redis, dispatcher: Process, progress: Progress, alerts: i
 
 async def run(*, quick: bool, parts: tuple[str, ...], console: Console) -> list[Row]:
     """All parts, or those asked for."""
-    rounds, seconds, alerts = (1, 2, 40_000) if quick else (5, 5, 300_000)
+    rounds, seconds, alerts = (1, 2, 40_000) if quick else (5, 5, 100_000)
     rows: list[Row] = []
     progress = Progress(console=console, transient=True, disable=not console.is_terminal)
     with tempfile.TemporaryDirectory(prefix="redispatch-bench-") as directory, progress:
         async with Stack(Path(directory)) as stack:
-            server = await stack.server()
+            # Rewriting its log would take one of two cores at a moment of its own choice.
+            server = await stack.server("--auto-aof-rewrite-percentage", "0")
             if "ingest" in parts:
                 rows += await compare(stack, server, progress, rounds, seconds)
             if "dispatcher" in parts:
-                rows += await settle(stack, server, progress, alerts)
+                runs = [await settle(stack, server, progress, alerts) for _ in range(rounds)]
+                rows += _settled(runs)
     return rows
 
 

@@ -49,6 +49,7 @@ class Lane:
         self.step = asyncio.Lock()  # held from a take, or a reclaim, until its entries are in work
         self._slots = destination.max_in_flight
         self._policy = retry_policy(destination)
+        self._max_age = self._policy.max_age.ms
         remember = replica.settings.dedupe.remember
         ttl = record_ttl(self._policy, remember)
         self._caps = Caps(replica.settings.queue.max_dead, ttl.ms, remember.ms)
@@ -59,7 +60,6 @@ class Lane:
         self._deliver = self._deliverer.deliver
         self._taking = Wire(replica.redis)
         self._claiming = Wire(replica.redis)
-        self._starting: asyncio.Task[None] | None = None
         # Never all slots at once: while Redis settles one part, the next is read and sent.
         self._most = max(1, min(MOST, self._slots // 4))
         self._closed = False  # the gate, as last seen
@@ -103,18 +103,11 @@ class Lane:
         replica.metrics.progress.set_to_current_time()
         if self._closed:
             self.hand_back(taken.entries)
-        elif len(taken.entries) == free:
-            await self._read_on(taken.entries)
+        elif len(taken.entries) == free:  # more is waiting: it is read while these are claimed
+            replica.tasks.create_task(self._claim_and_follow(self._open(taken.entries)))
         else:
             await self.start(taken.entries)
         return taken
-
-    async def _read_on(self, entries: Sequence[Entry]) -> None:
-        """More is waiting: start these while the next are read, one such batch at a time."""
-        readable = self._open(entries)
-        if self._starting is not None:
-            await self._starting
-        self._starting = self.replica.tasks.create_task(self._claim_and_follow(readable))
 
     async def _rest(self, taken: Taken) -> None:
         """Wait for the bell, the next retry, or a gate that may have opened."""
@@ -154,8 +147,9 @@ class Lane:
             self.hand_back(entry for entry, _ in readable)
             return
         verdicts = await self._claim([delivery for _, delivery in readable])
+        now = self.replica.clock.now()
         for (entry, delivery), verdict in zip(readable, verdicts, strict=True):
-            self._follow(entry, delivery, verdict)
+            self._follow(entry, delivery, verdict, now)
 
     def hand_back(self, entries: Iterable[Entry]) -> None:
         """Give entries that were not claimed back to the fleet, at once and unspent."""
@@ -179,10 +173,10 @@ class Lane:
                     return [Verdict.NOT_MINE] * len(deliveries)  # pending: others will reclaim it
                 await self.trouble.wait_out(fault)
 
-    def _follow(self, entry: Entry, delivery: Delivery, verdict: Verdict) -> None:
+    def _follow(self, entry: Entry, delivery: Delivery, verdict: Verdict, now: int) -> None:
         match verdict:
             case Verdict.DELIVER:
-                needless = self._needless(entry, delivery)
+                needless = self._needless(entry, delivery, now)
                 if needless is None:
                     self._deliver(entry, delivery)
                 else:
@@ -198,7 +192,7 @@ class Lane:
                 self.metrics.fenced.inc()
                 self._release(entry.id)
 
-    def _needless(self, entry: Entry, delivery: Delivery) -> Settlement | None:
+    def _needless(self, entry: Entry, delivery: Delivery, now: int) -> Settlement | None:
         """What is to be done with a claimed delivery instead of an attempt, if anything."""
         if self.replica.stopping.is_set():
             return Later(0, spends=False)
@@ -211,7 +205,7 @@ class Lane:
             status, error = entry.fields.get(b"status", b""), entry.fields.get(b"error", b"")
             told = int(status) if status.isdigit() and len(status) == 3 else None
             return Dead(Reason(waiting.decode()), told, error.decode("utf-8", "replace"))
-        if self.replica.clock.now() - delivery.first_at > self._policy.max_age.ms:
+        if now - delivery.first_at > self._max_age:
             return Dead(Reason.MAX_AGE, error=f"older than {self._policy.max_age}")
         return None
 
