@@ -32,6 +32,7 @@ _script = Script("ingest", "append")
 _Request: TypeAlias = tuple[list[Event], int]
 
 QUEUED, DEAD, NO_ROOM, DUPLICATE, DUPLICATE_DEAD, CONFLICT = 1, 2, 3, 4, 5, 10
+_ALL_QUEUED = {QUEUED}
 
 
 class Appender:
@@ -71,8 +72,12 @@ class Appender:
 
     async def submit(self, events: list[Event], size: int = 0) -> list[Stored]:
         """Store the events of a request of `size` bytes; all of them, or Unavailable."""
-        parts = [events[start : start + MOST] for start in range(0, len(events), MOST)]
+        if not events:
+            return []
         try:
+            if len(events) <= MOST:
+                return await self._batcher.submit((events, len(events) + size // 16384))
+            parts = [events[start : start + MOST] for start in range(0, len(events), MOST)]
             stored = await self._batcher.submit_all(
                 (part, len(part) + size // len(parts) // 16384) for part in parts
             )
@@ -96,11 +101,12 @@ class Appender:
             self._troubled(kind)
             raise Unavailable(f"Redis could not store it: {kind}") from fault
         self._measured(len(events), perf_counter() - started)
+        stored = [_stored(item.alert.key, told) for item, told in zip(routed, codes, strict=True)]
         answers: list[list[Stored] | Exception] = []
         place = 0
         for own, _ in requests:
             end = place + len(own)
-            answers.append(_answer(routed[place:end], codes[place:end]))
+            answers.append(_no_room(codes[place:end]) or stored[place:end])
             place = end
         return answers
 
@@ -178,15 +184,16 @@ def content(alert: Alert) -> str:
     return blake2b(encode((told, labels)), digest_size=8).hexdigest()
 
 
-def _answer(routed: list[Routed], codes: list[dict[str, int]]) -> list[Stored] | Exception:
-    if any(NO_ROOM in told.values() for told in codes):
-        full = sorted({name for told in codes for name, code in told.items() if code == NO_ROOM})
-        return Unavailable(f"queue and dead letters are full: {', '.join(full)}", retry_after=5)
-    return [_stored(item.alert.key, told) for item, told in zip(routed, codes, strict=True)]
+def _no_room(codes: list[dict[str, int]]) -> Unavailable | None:
+    """What is to be said when anything of a request was not stored."""
+    full = [name for told in codes for name, code in told.items() if code == NO_ROOM]
+    if not full:
+        return None
+    return Unavailable(f"queue and dead letters are full: {', '.join(sorted(set(full)))}", retry_after=5)
 
 
 def _stored(key: str, told: dict[str, int]) -> Stored:
-    if all(code == QUEUED for code in told.values()):
+    if set(told.values()) <= _ALL_QUEUED:  # the usual case
         return Stored(key, "queued", list(told), [])
     plain = {name: code % CONFLICT for name, code in told.items()}
     fresh = QUEUED in plain.values() or DEAD in plain.values()

@@ -58,23 +58,23 @@ class Observer:
         ]
 
     async def _ask(self, incidents: list[str], asked: list[list[Argument]]) -> list[_Answer]:
+        if not self._cluster:
+            return await self._call(incidents, asked)
         answers: list[_Answer | None] = [None] * len(asked)
-        for places in self._slots(incidents):
-            args: list[Argument] = [self._window, self._remember]
-            for place in places:
-                args += asked[place]
-            replies = await _script(self._redis, [incidents[place] for place in places], args)
+        for places in _slots(incidents):
+            replies = await self._call(
+                [incidents[place] for place in places], [asked[place] for place in places]
+            )
             for place, reply in zip(places, replies, strict=True):
                 answers[place] = reply
         return [answer for answer in answers if answer is not None]
 
-    def _slots(self, incidents: list[str]) -> list[list[int]]:
-        if not self._cluster:
-            return [list(range(len(incidents)))]
-        slots: dict[str, list[int]] = {}
-        for place, incident in enumerate(incidents):
-            slots.setdefault(incident.partition("}")[0], []).append(place)
-        return list(slots.values())
+    async def _call(self, incidents: list[str], asked: list[list[Argument]]) -> list[_Answer]:
+        args: list[Argument] = [self._window, self._remember]
+        for one in asked:
+            args += one
+        answers: list[_Answer] = await _script(self._redis, incidents, args)
+        return answers
 
     def _conclude(self, event: Event, first: tuple[str, ...], answer: _Answer) -> Routed:
         alert = event.alert
@@ -98,6 +98,14 @@ class Observer:
     def _also(self, routed: tuple[str, ...], fired: bytes) -> tuple[str, ...]:
         names = (name for name in fired.decode().split(",") if name in self._known)
         return tuple(dict.fromkeys((*routed, *names)))
+
+
+def _slots(incidents: list[str]) -> list[list[int]]:
+    """The places of incidents that share a slot, by the hash tag of their keys."""
+    slots: dict[str, list[int]] = {}
+    for place, incident in enumerate(incidents):
+        slots.setdefault(incident.partition("}")[0], []).append(place)
+    return list(slots.values())
 
 
 def _arguments(alert: Alert, to: tuple[str, ...]) -> list[Argument]:
