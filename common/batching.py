@@ -88,7 +88,6 @@ class Batcher(Generic[T, R]):
         try:
             while self._waiting:
                 await self._commit_next()
-                await asyncio.sleep(0)  # who has arrived meanwhile comes along
         finally:
             self._task = None
 
