@@ -27,8 +27,9 @@ class Store:
         self.batches.append(items)
         self.begun.set()
         await self.go_on.wait()
-        if self.fault is not None:
-            raise self.fault
+        fault, self.fault = self.fault, None
+        if fault is not None:
+            raise fault
         return [ValueError(item) if item < 0 else f"stored {item}" for item in items]
 
 
@@ -71,7 +72,6 @@ async def test_an_outage_fails_what_waits_a_bug_does_not(fault: Exception, waiti
     store.go_on.set()
     with pytest.raises(type(fault)):
         await first
-    store.fault = None
     if waiting_fails:
         with pytest.raises(Away):
             await later
