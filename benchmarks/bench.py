@@ -25,6 +25,7 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
+from benchmarks.floor import cpu, floor
 from benchmarks.load import Measured, Missing, load
 from benchmarks.stack import Broken, Process, Server, Stack, free_port
 from common.alert import Alert
@@ -106,27 +107,44 @@ def _with_dispatcher(busy: list[Measured]) -> list[Row]:
     ]
 
 
-async def settle(stack: Stack, server: Server, progress: Progress, alerts: int) -> tuple[float, int]:
-    """One dispatcher against a full queue, every guarantee on: deliveries a second, and the ledger's gap."""
+class Settled(Struct, frozen=True):
+    """One run: deliveries per second, what the ledger can't explain, and the server's time per delivery beside
+    that of the commands alone, microseconds."""
+
+    rate: float
+    gap: int
+    server: float
+    floor: float
+
+
+async def settle(stack: Stack, server: Server, progress: Progress, alerts: int) -> Settled:
+    """One dispatcher against a full queue, every guarantee on, beside the commands alone."""
     redis = server.client()
     try:
         await redis.flushall()
         await fill(redis, server, progress, alerts)
+        bare = await floor(redis, NAMESPACE, "sink")
+        await redis.flushall()
+        await fill(redis, server, progress, alerts)
         path = stack.config(config(server, free_port()))
+        before = await cpu(redis)
         dispatcher = await stack.module("dispatcher", path, name=f"drain-{len(stack.started)}")
-        found = await watch(redis, dispatcher, progress, alerts)
+        rate, gap = await watch(redis, dispatcher, progress, alerts)
+        used = await cpu(redis) - before
         await dispatcher.stop()
     finally:
         await redis.aclose()
-    return found
+    return Settled(rate, gap, used / alerts, bare)
 
 
-def _settled(runs: list[tuple[float, int]]) -> list[Row]:
-    rates, gaps = [rate for rate, _ in runs], sum(gap for _, gap in runs)
-    middle = median(rates)
+def _settled(runs: list[Settled]) -> list[Row]:
+    rates = [run.rate for run in runs]
+    middle, gaps = median(rates), sum(run.gap for run in runs)
+    here, bare = median(run.server for run in runs), median(run.floor for run in runs)
     return [
         Row("dispatcher to discard", f"{middle:,.0f} deliveries/s", "40,000 or more", middle >= 40_000),
         Row("its slowest and fastest run", f"{min(rates):,.0f} to {max(rates):,.0f}"),
+        Row("server time per delivery : bare commands", f"{here:.1f} : {bare:.1f} us = {here / bare:.2f}"),
         Row("its ledgers afterwards", f"{gaps} unaccounted", "0", gaps == 0),
     ]
 

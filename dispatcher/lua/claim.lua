@@ -52,8 +52,8 @@ for i = 1, entries do
       redis.call('SET', record, 'in_flight ' .. id .. ' ' .. deliveries .. owner .. ARGV[a + 2] .. ' ' .. status .. ' '
         .. ARGV[a + 3] .. moment .. error .. ' ' .. content, 'PX', ttl)
       claimed[record] = true
-      local over, at = known[entries + i], tonumber(since)
-      if over and at and tonumber(over) >= at then verdict = 4 end
+      local over = known[entries + i]
+      if over and tonumber(since) and tonumber(over) >= tonumber(since) then verdict = 4 end
     end
   end
   verdicts[i] = verdict
