@@ -108,8 +108,8 @@ def _with_dispatcher(busy: list[Measured]) -> list[Row]:
 
 
 class Settled(Struct, frozen=True):
-    """One run: deliveries per second, what the ledger can't explain, and the server's time per delivery beside
-    that of the commands alone, microseconds."""
+    """One run: deliveries per second, what the ledger can't explain, and the server's time per delivery
+    beside that of the commands alone, microseconds."""
 
     rate: float
     gap: int
