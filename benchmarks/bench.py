@@ -78,13 +78,24 @@ async def compare(stack: Stack, server: Server, progress: Progress, rounds: int,
         two = await load(f"127.0.0.1:{ours}", stack.directory, seconds=seconds)
         progress.advance(task)
         pairs.append((one, two))
-    rows = _beside(pairs)
+    few = await load(f"127.0.0.1:{ours}", stack.directory, seconds=seconds, connections=8)
+    rows = [*_beside(pairs), Row("its p99 at 8 connections", f"{few.p99:.1f} ms")]
     dispatcher = await stack.module("dispatcher", path)
     await dispatcher.event("delivering")
+    await _until_empty(server)  # what came in while it was stopped is another measurement
     busy = [await load(f"127.0.0.1:{ours}", stack.directory, seconds=seconds) for _ in range(rounds)]
     for service in (*services, dispatcher):
         await service.stop()
     return rows + _with_dispatcher(busy)
+
+
+async def _until_empty(server: Server) -> None:
+    redis = server.client()
+    while True:
+        if (await snapshot(redis, NAMESPACE, "sink")).depth == 0:
+            break
+        await asyncio.sleep(LOOK)
+    await redis.aclose()
 
 
 def _beside(pairs: list[tuple[Measured, Measured]]) -> list[Row]:
