@@ -29,41 +29,25 @@ class Metrics:
 
     def __init__(self, destinations: Iterable[str]) -> None:
         self.registry = registry = CollectorRegistry()
-        self.group_recreated = Counter(
-            "redispatch_group_recreated", "Consumer groups that were gone and made again", registry=registry
-        )
-        self._errors = Counter(
-            "redispatch_redis_errors", "Errors of Redis by kind", ["kind"], registry=registry
-        )
-        self.errors = {kind: self._errors.labels(kind) for kind in Kind}
-        unsafe = Gauge(
-            "redispatch_redis_unsafe", "1 when Redis may lose alerts this way", ["kind"], registry=registry
-        )
+
+        def counter(name: str, text: str, *labels: str) -> Counter:
+            return Counter(f"redispatch_{name}", text, labels, registry=registry)
+
+        def gauge(name: str, text: str, *labels: str) -> Gauge:
+            return Gauge(f"redispatch_{name}", text, labels, registry=registry)
+
+        self.group_recreated = counter("group_recreated", "Consumer groups that were gone and made again")
+        errors = counter("redis_errors", "Errors of Redis by kind", "kind")
+        self.errors = {kind: errors.labels(kind) for kind in Kind}
+        unsafe = gauge("redis_unsafe", "1 when Redis may lose alerts this way", "kind")
         self.unsafe = {kind: unsafe.labels(kind) for kind in ("no_aof", "eviction", "second_group")}
-        self.progress = Gauge(
-            "redispatch_last_progress_timestamp_seconds", "When Redis last answered a take", registry=registry
-        )
-        self._attempts = Counter(
-            "redispatch_attempts", "Attempts by outcome", ["destination", "outcome"], registry=registry
-        )
-        self._deliveries = Counter(
-            "redispatch_deliveries",
-            "Deliveries ended, by result",
-            ["destination", "result"],
-            registry=registry,
-        )
-        self._dead = Counter(
-            "redispatch_dead", "Deliveries given up, by reason", ["destination", "reason"], registry=registry
-        )
-        self._retries = Counter(
-            "redispatch_retries", "Retries by outcome before", ["destination", "reason"], registry=registry
-        )
-        self._reclaimed = Counter(
-            "redispatch_reclaimed", "Entries taken over", ["destination"], registry=registry
-        )
-        self._fenced = Counter(
-            "redispatch_fenced", "Settlements that came too late", ["destination"], registry=registry
-        )
+        self.progress = gauge("last_progress_timestamp_seconds", "When Redis last answered a take")
+        self._attempts = counter("attempts", "Attempts by outcome", "destination", "outcome")
+        self._deliveries = counter("deliveries", "Deliveries ended, by result", "destination", "result")
+        self._dead = counter("dead", "Deliveries given up, by reason", "destination", "reason")
+        self._retries = counter("retries", "Retries by outcome before", "destination", "reason")
+        self._reclaimed = counter("reclaimed", "Entries taken over", "destination")
+        self._fenced = counter("fenced", "Settlements that came too late", "destination")
         names = list(destinations)
         self._attempt = Histogram(
             "redispatch_attempt_seconds", "One attempt", ATTEMPT, registry, "destination", names

@@ -74,39 +74,35 @@ async def settle(
         if isinstance(settlement, Delivered) and delivery is not None:
             successes.append(place)
             records.append(keys.record(delivery.key))
-            over = delivery.alert.status is Status.RESOLVED
-            if over:
+            told += _succeeded(delivery, settlement)
+            if delivery.alert.status is Status.RESOLVED:
                 resolved.append(keys.resolved(delivery.alert.incident))
-            told += (
-                delivery.entry_id,
-                delivery.deliveries,
-                delivery.attempt,
-                "-" if settlement.status is None else settlement.status,
-                delivery.first_at,
-                delivery.alert.since if over else "",
-            )
         elif not isinstance(settlement, Delivered):
             others.append(place)
             rest += _told(item, settlement)
     records += [keys.record(_key(batch[place].entry)) for place in others]
+    numbers: list[Argument] = [caps.max_dead, caps.record_ttl, caps.resolved_ttl, len(successes)]
     codes = await _script(
         redis,
         [keys.stream, keys.retry, keys.dead, keys.ledger, *records, *resolved],
-        [
-            GROUP,
-            consumer,
-            caps.max_dead,
-            caps.record_ttl,
-            caps.resolved_ttl,
-            len(successes),
-            *told,
-            *rest,
-        ],
+        [GROUP, consumer, *numbers, *told, *rest],
     )
     answers = [Settled.FENCED] * len(batch)
     for place, code in zip(successes + others, codes, strict=True):
         answers[place] = _ANSWERS[code]
     return answers
+
+
+def _succeeded(delivery: Delivery, settlement: Delivered) -> tuple[Argument, ...]:
+    """A success, as the script's header has it."""
+    return (
+        delivery.entry_id,
+        delivery.deliveries,
+        delivery.attempt,
+        "-" if settlement.status is None else settlement.status,
+        delivery.first_at,
+        delivery.alert.since if delivery.alert.status is Status.RESOLVED else "",
+    )
 
 
 _ANSWERS = {int(answer): answer for answer in Settled}
