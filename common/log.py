@@ -31,10 +31,6 @@ class Log:
     def __init__(self, name: str) -> None:
         self._logger = logging.getLogger(name)
 
-    def debug(self, event: str, **fields: object) -> None:
-        """For whoever looks closely."""
-        self._log(logging.DEBUG, event, fields)
-
     def info(self, event: str, **fields: object) -> None:
         """Normal life."""
         self._log(logging.INFO, event, fields)

@@ -18,6 +18,7 @@ from redis.exceptions import RedisError
 
 from common import connect, log
 from common.config import ConfigError, load
+from common.http import CannotListen
 from common.settings import Settings
 
 PATIENCE = 10.0  # seconds for Redis to come up beside us
@@ -39,7 +40,7 @@ def main(name: str, config_path: str | None, serve: Serve) -> int:
     log.setup(name)
     try:
         uvloop.run(_until_told(settings, serve))
-    except Unstartable as fault:
+    except (Unstartable, CannotListen) as fault:
         return complain(name, str(fault))
     return 0
 

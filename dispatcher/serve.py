@@ -11,7 +11,7 @@ import asyncio
 from redis import exceptions as errors
 
 from common import connect
-from common.http import CannotListen, Server, Site, serve
+from common.http import Server, Site, serve
 from common.log import Log
 from common.service import Unstartable, calm_collector, reach
 from common.settings import Settings
@@ -62,12 +62,9 @@ class Service:
         self._seen = False
 
     async def listen(self) -> Server:
-        """Serve probes and metrics. Raises Unstartable."""
+        """Serve probes and metrics. Raises CannotListen."""
         site = Site({}, ready=self._why_not_ready, registry=self._metrics.registry)
-        try:
-            return await serve(site, self._settings.dispatcher.listen, setting="dispatcher.listen")
-        except CannotListen as fault:
-            raise Unstartable(str(fault)) from fault
+        return await serve(site, self._settings.dispatcher.listen, setting="dispatcher.listen")
 
     async def work(self, server: connect.Server) -> None:
         """Deliver until told to stop, then drain."""
@@ -130,7 +127,7 @@ class Service:
 
 
 async def run(settings: Settings, stop: asyncio.Event) -> None:
-    """Serve until `stop` is set. Raises Unstartable."""
+    """Serve until `stop` is set. Raises Unstartable and CannotListen."""
     try:
         service = Service(settings, stop)
     except Unusable as fault:

@@ -12,9 +12,9 @@ from typing import NoReturn
 from redis.asyncio import Redis
 
 from common import connect
-from common.http import PROBES, CannotListen, Site, serve
+from common.http import PROBES, Site, serve
 from common.log import Log
-from common.service import Unstartable, calm_collector, reach
+from common.service import calm_collector, reach
 from common.settings import Settings
 from common.trouble import Kind
 from ingest.append import Appender
@@ -110,12 +110,9 @@ class Service:
 
 
 async def run(settings: Settings, stop: asyncio.Event) -> None:
-    """Serve until `stop` is set. Raises Unstartable."""
+    """Serve until `stop` is set. Raises Unstartable and CannotListen."""
     service = Service(settings)
-    try:
-        server = await serve(service.site, settings.ingest.listen, setting="ingest.listen")
-    except CannotListen as fault:
-        raise Unstartable(str(fault)) from fault
+    server = await serve(service.site, settings.ingest.listen, setting="ingest.listen")
     log.info("listening", address=server.address)
     try:
         await service.reach_redis(stop)

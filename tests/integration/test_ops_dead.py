@@ -19,6 +19,7 @@ from redis.asyncio import Redis
 from ops import move
 from ops.filters import Chosen
 from tests.support.books import AT, Book, link
+from tests.support.fleet import eventually
 from tests.support.ops import Command, drained
 from tests.support.processes import ROOT, Processes
 from tests.support.servers import Server
@@ -277,9 +278,7 @@ async def test_interrupted_replay_is_run_again(tmp_path: Path, valkey: Server, p
         pager = Book(client)
         ids = pager.die(40)
         process = await processes.redispatch(*words, "20", config=redispatch.config)
-        while not pager.entries():
-            assert process.code is None, process.text
-            await asyncio.sleep(0.01)
+        await eventually(lambda: pager.entries() or process.code is not None, "the first is replayed")
         process.signal(signal.SIGINT)
         assert await process.wait_exit() == 130, process.text
         assert "interrupted; run it again for the rest" in process.err
