@@ -232,7 +232,7 @@ def test_replay_leaves_what_nobody_reads(redispatch: Command, pager: Book) -> No
 
 def test_discard(redispatch: Command, pager: Book, chat: Book) -> None:
     ids = pager.die(230)
-    chat.die(2)
+    chat.die(2, at=AT)  # long ago: an id that pager has not, too
     refused = redispatch("dead", "discard", code=1).output
     assert refused.startswith("Error: Discard 232 dead letters (pager 230, chat 2)?")
     assert "--yes" in refused
