@@ -10,12 +10,13 @@ import os
 from collections.abc import Mapping
 from typing import cast
 
-from msgspec import Struct, inspect
+from msgspec import Struct, inspect, structs
 
-from common import cross_checks, not_yet, references
+from common import cross_checks, destinations, not_yet, references
 from common.convert import convert
 from common.document import read
 from common.faults import ConfigError, Fault, Report
+from common.kinds import Kinds
 from common.settings import Settings
 
 __all__ = ["ConfigError", "Fault", "Loaded", "load", "load_with_places"]
@@ -30,22 +31,31 @@ class Loaded(Struct, frozen=True):
     report: Report
 
 
-def load(path: str | None, environ: Mapping[str, str] | None = None) -> Settings:
-    """The settings of `path`, or of $REDISPATCH_CONFIG, or of ./redispatch.yaml. Raises ConfigError."""
-    return load_with_places(path, environ).settings
+def load(path: str | None, environ: Mapping[str, str] | None = None, kinds: Kinds | None = None) -> Settings:
+    """The settings of `path`, or of $REDISPATCH_CONFIG, or of ./redispatch.yaml. Raises ConfigError.
+
+    Without `kinds` destinations have only what every destination has, and the rest of them is not looked at.
+    """
+    return load_with_places(path, environ, kinds).settings
 
 
-def load_with_places(path: str | None, environ: Mapping[str, str] | None = None) -> Loaded:
+def load_with_places(
+    path: str | None, environ: Mapping[str, str] | None = None, kinds: Kinds | None = None
+) -> Loaded:
     """Like `load`, for whoever has something to say about the settings. Raises ConfigError."""
     environ = os.environ if environ is None else environ
     report = Report(path or environ.get("REDISPATCH_CONFIG") or DEFAULT)
     schema = cast(inspect.StructType, inspect.type_info(Settings))
     root = read(report)
     references.override(root, environ, schema, report)
+    if kinds is None:
+        destinations.leave_out_specifics(root)
     references.expand(root, environ, (), report)
     not_yet.take_out_sections(root, report)
+    to = destinations.take_out(root, kinds, report)
     settings = cast(Settings, convert(schema, root, (), report))
+    settings = structs.replace(settings, destinations=to)
     not_yet.refuse(settings, root, report)
-    cross_checks.check(settings, report)
+    cross_checks.check(settings, kinds, report)
     report.end()
     return Loaded(settings, report)

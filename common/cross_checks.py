@@ -7,22 +7,21 @@ fault at the same place is dropped by the report.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from urllib.parse import urlsplit
 
-from common import not_yet
 from common.condition import Condition
 from common.faults import Path, Report, suggestion
+from common.kinds import Kinds
 from common.policy import retry_policy
 from common.settings import Destination, Rule, Settings
 from common.units import Address, Duration
-from common.webhook_parts import header_fault, secret_fault, url_fault
 
 RESERVED = "readings"  # {<namespace>:readings}: holds the readings
 _REDIS_SCHEMES = ("redis", "rediss", "unix")
 
 
-def check(settings: Settings, report: Report) -> None:
+def check(settings: Settings, kinds: Kinds | None, report: Report) -> None:
     """Report everything that does not fit together."""
     _redis(settings, report)
     _listening(settings, report)
@@ -34,7 +33,10 @@ def check(settings: Settings, report: Report) -> None:
         _rule(rule, ("rules", index), report)
     for index, destination in enumerate(settings.destinations):
         _destination(destination, ("destinations", index), report)
+        for path, fault in kinds.faults(destination) if kinds is not None else ():
+            report.fault(("destinations", index, *path), fault)
     _routes(settings, report)
+    _follow_ups(settings, report)
 
 
 def _redis(settings: Settings, report: Report) -> None:
@@ -127,14 +129,9 @@ def _rule(rule: Rule, path: Path, report: Report) -> None:
 def _destination(destination: Destination, path: Path, report: Report) -> None:
     if destination.name == RESERVED:
         report.fault((*path, "name"), f"{RESERVED} is reserved for the stream of readings")
-    known = (*not_yet.AVAILABLE, *not_yet.LATER)
-    if destination.type not in known:
-        close = suggestion(destination.type, known)
-        report.fault((*path, "type"), f"is unknown{close} ({', '.join(known)} are known)")
-    if destination.type == "webhook":
-        _webhook(destination, path, report)
     _above_zero(destination, ("timeout",), path, report)
     _above_zero(destination.retry, ("base", "cap", "max_age"), (*path, "retry"), report)
+    _above_zero(destination.breaker, ("open",), (*path, "breaker"), report)
     if destination.retry_after_cap < 1:
         report.fault((*path, "retry_after_cap"), "expected at least 1s")
     policy = retry_policy(destination)
@@ -146,22 +143,6 @@ def _destination(destination: Destination, path: Path, report: Report) -> None:
         )
 
 
-def _webhook(destination: Destination, path: Path, report: Report) -> None:
-    if destination.url is None:
-        report.fault((*path, "url"), "is missing; a webhook needs one")
-    else:
-        _add((*path, "url"), url_fault(destination.url), report)
-    for index, secret in enumerate(destination.secrets):
-        _add((*path, "secrets", index), secret_fault(secret), report)
-    for name, value in destination.headers.items():
-        _add((*path, "headers", name), header_fault(name, value, destination.url), report)
-
-
-def _add(path: Path, fault: str | None, report: Report) -> None:
-    if fault is not None:
-        report.fault(path, fault)
-
-
 def _routes(settings: Settings, report: Report) -> None:
     known = [destination.name for destination in settings.destinations]
     for index, route in enumerate(settings.routes):
@@ -171,3 +152,26 @@ def _routes(settings: Settings, report: Report) -> None:
                     ("routes", index, "to", place),
                     f"no destination is called {name}{suggestion(name, known)}",
                 )
+
+
+def _follow_ups(settings: Settings, report: Report) -> None:
+    """What a destination makes goes to destinations that exist, and never back to where it came from."""
+    leads_to = {destination.name: destination.follow_ups for destination in settings.destinations}
+    for index, destination in enumerate(settings.destinations):
+        for place, name in enumerate(destination.follow_ups):
+            path = ("destinations", index, "then", place)
+            if name not in leads_to:
+                report.fault(path, f"no destination is called {name}{suggestion(name, leads_to)}")
+            elif destination.name in _reached(name, leads_to):
+                report.fault(path, f"is a cycle: what goes to {name} comes back to {destination.name}")
+
+
+def _reached(start: str, leads_to: Mapping[str, Sequence[str]]) -> set[str]:
+    found: set[str] = set()
+    ahead = [start]
+    while ahead:
+        name = ahead.pop()
+        if name not in found:
+            found.add(name)
+            ahead += leads_to.get(name, ())
+    return found

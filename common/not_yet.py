@@ -6,13 +6,10 @@ Takes the settings and what the file gave; reports `is not available yet`. Shrin
 from __future__ import annotations
 
 from common.document import Node
-from common.faults import Path, Report
+from common.faults import Report
 from common.settings import Settings
 
-AVAILABLE = ("webhook", "stdout", "discard")
-LATER = ("slack", "pagerduty", "summary", "apprise")
-_FIELDS = ("rate", "breaker", "batch", "template", "model", "then")
-_SECTIONS = ("objects", "tokens[]", "console", "destinations[].breaker", "destinations[].batch")
+_SECTIONS = ("objects", "tokens[]", "console")
 _WITHOUT_EFFECT = {("ingest", "inline_limit"), ("dedupe", "repeat_interval")}
 _SCHEMES = ("redis+sentinel", "rediss+sentinel", "redis+cluster", "rediss+cluster")
 _TEXT = "is not available yet"
@@ -35,17 +32,8 @@ def refuse(settings: Settings, root: Node, report: Report) -> None:
     scheme = settings.redis.url.partition("://")[0]
     if scheme in _SCHEMES:
         report.fault(("redis", "url"), f"{scheme}:// {_TEXT}")
-    for index, destination in enumerate(settings.destinations):
-        path: Path = ("destinations", index)
-        if destination.type in LATER:
-            report.fault((*path, "type"), f"{destination.type} {_TEXT}; {', '.join(AVAILABLE)} are")
-        for name in _FIELDS:
-            if getattr(destination, name) not in (None, []):
-                report.fault((*path, name), _TEXT)
 
 
 def is_to_come(section: str, name: str) -> bool:
     """Whether the documentation has to say so; `section` as in `destinations[]`."""
-    if (section, name) in _WITHOUT_EFFECT:
-        return True
-    return section in _SECTIONS or (section == "destinations[]" and name in _FIELDS)
+    return (section, name) in _WITHOUT_EFFECT or section in _SECTIONS

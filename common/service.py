@@ -19,6 +19,7 @@ from redis.exceptions import RedisError
 from common import connect, log
 from common.config import ConfigError, load
 from common.http import CannotListen
+from common.kinds import Kinds
 from common.settings import Settings
 
 PATIENCE = 10.0  # seconds for Redis to come up beside us
@@ -31,10 +32,10 @@ class Unstartable(Exception):
     """The service can't do its work; the text says why and what to do."""
 
 
-def main(name: str, config_path: str | None, serve: Serve) -> int:
+def main(name: str, config_path: str | None, serve: Serve, kinds: Kinds | None = None) -> int:
     """Load the configuration, serve until SIGTERM or SIGINT, and return the exit code."""
     try:
-        settings = load(config_path)
+        settings = load(config_path, kinds=kinds)
     except ConfigError as fault:
         return complain(name, f"the configuration can't be used\n{fault}")
     log.setup(name)

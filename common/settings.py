@@ -7,6 +7,7 @@ is the `Meta(description=...)` here.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Literal, TypeAlias
 
 from msgspec import Meta, Struct
@@ -161,16 +162,10 @@ class Batch(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Destination(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Where alerts go."""
+    """Where alerts go: what every type has. Each type adds its own, below."""
 
     name: Name
-    type: Annotated[str, Meta(description="webhook, stdout, discard, slack, pagerduty, summary, apprise")]
-    url: Annotated[Secret | None, Meta(description="where a webhook posts; prints as ***")] = None
-    secrets: Annotated[list[Secret], Meta(description="signing secrets, newest first; each signs")] = []
-    headers: Annotated[dict[str, Secret], Meta(description="further request headers")] = {}
-    allow_private: Annotated[
-        bool, Meta(description="may be on a private, loopback or link-local address")
-    ] = False
+    type: Annotated[str, Meta(description="what kind of destination it is")]
     timeout: Annotated[Duration, Meta(description="for one attempt")] = Duration(10)
     max_in_flight: Annotated[Count, Meta(description="attempts under way per replica")] = 64
     retry: Annotated[Retry, Meta(description="how hard it is tried")] = Retry()
@@ -178,11 +173,13 @@ class Destination(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
         3600
     )
     rate: Annotated[Rate | None, Meta(description="attempts per second for the whole fleet")] = None
-    breaker: Annotated[Breaker | None, Meta(description="when it is left alone")] = None
+    breaker: Annotated[Breaker, Meta(description="when it is left alone")] = Breaker()
     batch: Annotated[Batch | None, Meta(description="one request for a storm")] = None
-    template: Annotated[str | None, Meta(description="sandboxed Jinja template of the body")] = None
-    model: Annotated[str | None, Meta(description="summary: the model's name")] = None
-    then: Annotated[list[Name], Meta(description="summary: where the result goes")] = []
+
+    @property
+    def follow_ups(self) -> Sequence[str]:
+        """Names of the destinations that get what this one makes of an alert."""
+        return ()
 
 
 class Match(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -5,12 +5,13 @@ from __future__ import annotations
 import sys
 
 from common import service
+from dispatcher.destinations import kinds
 from dispatcher.serve import run
 
 
 def main(config_path: str | None = None) -> int:
     """Serve, and return the exit code."""
-    return service.main("dispatcher", config_path, run)
+    return service.main("dispatcher", config_path, run, kinds)
 
 
 if __name__ == "__main__":

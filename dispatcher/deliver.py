@@ -16,7 +16,8 @@ from common.outcomes import Outcome, OutcomeKind
 from common.policy import Policy
 from common.settings import Destination
 from dispatcher.decide import decide
-from dispatcher.destinations.base import Delivery, make
+from dispatcher.destinations.base import Delivery
+from dispatcher.destinations.kinds import make
 from dispatcher.entry import Entry
 from dispatcher.replica import Replica
 from dispatcher.settle import Attempt, Settling

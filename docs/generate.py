@@ -6,7 +6,7 @@ A document is an entry of DOCUMENTS: its file in `docs/` and a function that ret
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from msgspec import NODEFAULT, inspect
@@ -18,8 +18,9 @@ sys.path.insert(0, str(DOCS.parent))  # run as a script, from anywhere
 from common import not_yet
 from common.policy import PRESETS
 from common.references import PREFIX
-from common.settings import Settings
+from common.settings import Destination, Settings
 from common.units import Duration
+from dispatcher.destinations import kinds
 from docs import protocol_pages
 
 _HEAD = """\
@@ -52,7 +53,22 @@ _NAMES: dict[type, str] = {
 def settings() -> str:
     """`settings.md`: a table per section."""
     schema = inspect.type_info(Settings)
-    return "\n".join([_HEAD, *_sections(schema), _PRESETS, *_presets(), ""])
+    types = (line for name in kinds.OURS for line in _type(name))
+    return "\n".join([_HEAD, *_sections(schema), *types, _PRESETS, *_presets(), ""])
+
+
+def _type(name: str) -> Iterator[str]:
+    """What one type of destination has beside what all have, and what it has differently."""
+    struct = _structs(inspect.type_info(kinds.settings(name)))[0]
+    common = {field.name: field.default for field in _structs(inspect.type_info(Destination))[0].fields}
+    own = [field for field in struct.fields if field.name not in common]
+    changed = [field for field in struct.fields if field.default != common.get(field.name, field.default)]
+    if own or changed:
+        text = struct.cls.__doc__ or ""
+        yield from _table(f"destinations[]` of type `{name}", text, [*own, *changed], overridable=False)
+    for field in own:
+        for inner in _structs(field.type):
+            yield from _section(inner, f"destinations[].{field.encode_name}")
 
 
 def _sections(kind: inspect.Type, name: str = "") -> Iterator[str]:
@@ -68,10 +84,14 @@ def _sections(kind: inspect.Type, name: str = "") -> Iterator[str]:
 
 def _section(struct: inspect.StructType, name: str) -> Iterator[str]:
     overridable = "[]" not in name and "." not in name
-    yield f"## `{name}`\n\n{struct.cls.__doc__}\n"
+    return _table(name, struct.cls.__doc__ or "", struct.fields, overridable=overridable)
+
+
+def _table(name: str, text: str, fields: Iterable[inspect.Field], *, overridable: bool) -> Iterator[str]:
+    yield f"## `{name}`\n\n{text}\n"
     yield "| name | default | takes | meaning |" + (" variable |" if overridable else "")
     yield "|---|---|---|---|" + ("---|" if overridable else "")
-    for field in struct.fields:
+    for field in fields:
         meaning = _meaning(field.type) + (_LATER if not_yet.is_to_come(name, field.encode_name) else "")
         cells = [f"`{field.encode_name}`", _default(field), _takes(field.type), meaning]
         cells += [f"`{PREFIX}{name}_{field.encode_name}`".upper()] if overridable else []

@@ -7,14 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from typing import TextIO, TypeAlias
-from urllib.parse import urlsplit
 
 from common.config import ConfigError, load_with_places
 from common.faults import Path
 from common.policy import record_ttl, retry_policy
 from common.settings import Destination, Match, Route, Settings
 from common.units import Address, Duration, Size
-from dispatcher.guard import why_refused
+from dispatcher.destinations import kinds
 
 Warned: TypeAlias = Iterator[tuple[Path, str]]
 
@@ -23,7 +22,6 @@ Warned: TypeAlias = Iterator[tuple[Path, str]]
 _RECORD = 400
 _ENTRY = 200
 _ALERT = 1024
-_SHORT_SECRET = 32  # characters after whsec_: Standard Webhooks asks for 24 bytes, which is 32 of base64
 
 
 def check(
@@ -36,7 +34,7 @@ def check(
     refuses such alerts with 400, so that none goes nowhere in silence.
     """
     try:
-        loaded = load_with_places(path)
+        loaded = load_with_places(path, kinds=kinds)
     except ConfigError as error:
         out.write("".join(f"fault: {fault}\n" for fault in error.faults))
         out.write(f"{_count(len(error.faults), 'fault')}, nothing would start\n")
@@ -58,11 +56,8 @@ def warnings(settings: Settings) -> Warned:
     yield from _routing(settings)
     for index, destination in enumerate(settings.destinations):
         path: Path = ("destinations", index)
-        if destination.type == "webhook":
-            yield from _timeouts(settings, destination, path)
-            yield from _webhook(destination, path)
-        else:
-            yield from _without_network(destination, path)
+        yield from _timeouts(settings, destination, path)
+        yield from (((*path, *below), message) for below, message in kinds.warnings(destination))
         yield from _schedule(destination, path)
 
 
@@ -100,6 +95,7 @@ def _routing(settings: Settings) -> Warned:
     for index in range(final + 1, len(routes)):
         yield ("routes", index), f"is never reached: routes[{final}] takes everything and does not continue"
     led_to = {name for route in routes[: final + 1] for name in route.to}
+    led_to |= {name for destination in settings.destinations for name in destination.follow_ups}
     for index, destination in enumerate(settings.destinations):
         if destination.name not in led_to:
             yield ("destinations", index), f"no route leads to {destination.name}"
@@ -135,27 +131,6 @@ def _schedule(destination: Destination, path: Path) -> Warned:
             f"max_age ({policy.max_age}) ends it after about {within} of {policy.attempts} attempts, "
             f"the last of which is due {_about(times[-1])} after the first on average",
         )
-
-
-def _webhook(destination: Destination, path: Path) -> Warned:
-    if not destination.secrets:
-        yield (*path, "secrets"), "none: its requests are not signed"
-    for index, secret in enumerate(destination.secrets):
-        if len(secret.reveal().removeprefix("whsec_")) < _SHORT_SECRET:
-            yield (*path, "secrets", index), "is short; Standard Webhooks asks for 24 random bytes or more"
-    host = urlsplit(destination.url.reveal()).hostname if destination.url else None
-    why = "loopback" if host == "localhost" else why_refused(host or "")
-    if why not in (None, "no address") and not destination.allow_private:
-        yield (
-            (*path, "url"),
-            f"is a {why} address; every delivery will be refused without allow_private: true",
-        )
-
-
-def _without_network(destination: Destination, path: Path) -> Warned:
-    for name in ("url", "secrets", "headers"):
-        if getattr(destination, name):
-            yield (*path, name), f"has no effect: {destination.type} sends nothing over the network"
 
 
 def _summary(file: str, settings: Settings, warned: int) -> str:

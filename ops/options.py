@@ -28,9 +28,10 @@ def config_option(command: F) -> F:
 def settings(config: str | None) -> Settings:
     """The settings of that file. Faults become the command's error, one per line."""
     from common.config import ConfigError, load
+    from dispatcher.destinations import kinds
 
     try:
-        return load(config)
+        return load(config, kinds=kinds)
     except ConfigError as faults:
         raise click.ClickException(str(faults)) from faults
 

@@ -22,6 +22,7 @@ import click
 from common import connect
 from common.settings import Settings
 from common.units import Address
+from dispatcher.destinations.webhook import Settings as Webhook
 from ops import children, embedded, lock, options
 from ops.send import base_url
 
@@ -44,6 +45,8 @@ class Plan:
     def secrets(self) -> list[str] | None:
         """With what the deliveries to the receiver are signed; None when nothing is sent there."""
         for destination in self.settings.destinations:
+            if not isinstance(destination, Webhook):
+                continue
             url = urlsplit(destination.url.reveal() if destination.url else "")
             if (url.hostname, url.port) == self.receiver:
                 return [secret.reveal() for secret in destination.secrets]

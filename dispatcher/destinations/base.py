@@ -1,26 +1,17 @@
 """What a kind of destination is: takes a Delivery, answers with an Outcome.
 
-Stands between claim and decide. `make` gives the destination for a section of the configuration, or raises
-Unusable. Each kind is a module of its own with a `make`, imported only when it is used.
+Stands between claim and decide. Each kind is a module of its own; `kinds.py` finds it by its name.
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable
-from importlib import import_module
-from typing import Protocol, cast
+from typing import Protocol
 
 from msgspec import Struct
 
 from common.alert import Alert
 from common.outcomes import Outcome
-from common.settings import Destination
-
-KINDS = {
-    "webhook": "dispatcher.destinations.webhook",
-    "stdout": "dispatcher.destinations.stdout",
-    "discard": "dispatcher.destinations.discard",
-}
 
 
 class Unusable(ValueError):
@@ -55,16 +46,3 @@ class DestinationType(Protocol):
     async def close(self) -> None:
         """Let go of connections. Nothing is delivered afterwards."""
         ...
-
-
-class _Kind(Protocol):
-    def make(self, destination: Destination) -> DestinationType: ...
-
-
-def make(destination: Destination) -> DestinationType:
-    """The destination for a section of the configuration. Raises Unusable."""
-    module = KINDS.get(destination.type)
-    if module is None:
-        known = ", ".join(KINDS)
-        raise Unusable(f"destination {destination.name}: type {destination.type!r} is not one of {known}")
-    return cast(_Kind, import_module(module)).make(destination)

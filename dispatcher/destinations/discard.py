@@ -9,6 +9,10 @@ from dispatcher.destinations.base import Delivery
 _DELIVERED = Outcome(OutcomeKind.DELIVERED)
 
 
+class Settings(Destination, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Has nothing of its own."""
+
+
 class Discard:
     """The destination that always says yes."""
 
@@ -20,6 +24,6 @@ class Discard:
         """Nothing to let go of."""
 
 
-def make(destination: Destination) -> Discard:
+def make(destination: Settings) -> Discard:
     """The destination; it has no settings of its own."""
     return Discard()

@@ -26,6 +26,10 @@ class _Line(Payload):
     key: str = ""
 
 
+class Settings(Destination, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Has nothing of its own."""
+
+
 class Stdout:
     """The destination that prints."""
 
@@ -45,7 +49,7 @@ class Stdout:
         """Nothing to let go of: standard output is the process's."""
 
 
-def make(destination: Destination) -> Stdout:
+def make(destination: Settings) -> Stdout:
     """The destination; it has no settings of its own."""
     return Stdout()
 

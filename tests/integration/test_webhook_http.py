@@ -18,7 +18,8 @@ from aiohttp import ThreadedResolver
 from common import __version__
 from common.outcomes import Outcome, OutcomeKind
 from common.units import Duration, Secret
-from dispatcher.destinations.base import Unusable, make
+from dispatcher.destinations.base import Unusable
+from dispatcher.destinations.kinds import make
 from dispatcher.destinations.webhook import Webhook
 from ops import signature
 from tests.support.deliveries import alert, delivery, webhook
@@ -320,11 +321,11 @@ async def test_no_answer_in_time(new: New) -> None:
 async def test_the_time_is_for_both_tries(new: New, monkeypatch: pytest.MonkeyPatch) -> None:
     given: list[float] = []
 
-    def within(seconds: float) -> aiohttp.ClientTimeout:
+    def within(seconds: float, connect: float) -> aiohttp.ClientTimeout:
         given.append(seconds)
         return aiohttp.ClientTimeout(seconds)
 
-    monkeypatch.setattr("dispatcher.destinations.webhook._within", within)
+    monkeypatch.setattr("dispatcher.destinations.session.within", within)
 
     async def handle(request: RawRequest, writer: asyncio.StreamWriter) -> None:
         if len(server.requests) == 1:
@@ -356,7 +357,7 @@ async def test_a_body_that_never_ends_costs_the_timeout_and_no_more(
 
 
 async def test_a_connection_that_is_never_taken(new: New, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dispatcher.destinations.webhook.CONNECT_TIMEOUT", 0.1)
+    monkeypatch.setattr("dispatcher.destinations.session.CONNECT_TIMEOUT", 0.1)
     with socket.socket() as full, socket.socket() as first, socket.socket() as second:
         full.bind(("127.0.0.1", 0))
         full.listen(0)

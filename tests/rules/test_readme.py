@@ -9,6 +9,7 @@ from click.testing import CliRunner
 
 from common.config import load
 from common.units import Address
+from dispatcher.destinations import kinds
 from ops.cli import main
 from ops.up import Plan, banner
 
@@ -29,7 +30,7 @@ def test_help_is_current() -> None:
 
 
 def test_the_line_to_try_is_the_one_that_up_prints() -> None:
-    settings = load(str(ROOT / "redispatch.yaml"), {})
+    settings = load(str(ROOT / "redispatch.yaml"), {}, kinds)
     plan = Plan(settings, None, Path("data"), True, Address("127.0.0.1", 8099))
     printed = next(line.strip() for line in banner(plan).split("\n") if "curl" in line)
     assert printed in README.split("\n")
@@ -40,7 +41,7 @@ def test_configuration_is_valid(tmp_path: Path) -> None:
     file = tmp_path / "redispatch.yaml"
     file.write_text(block("configuration"), "utf-8")
     environ = {"PAGER_SECRET": "whsec_Zm9yLXRyeWluZy1vdXQtb25seS1ub3Qtc2VjcmV0"}
-    assert load(str(file), environ).destinations
+    assert load(str(file), environ, kinds).destinations
 
 
 def test_links_lead_somewhere() -> None:

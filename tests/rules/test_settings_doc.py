@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from common.config import ConfigError, load
+from dispatcher.destinations import kinds
 from ops.check import warnings
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -23,14 +24,14 @@ def test_documents_are_current() -> None:
 
 
 def test_the_repositorys_configuration_needs_no_environment() -> None:
-    settings = load(str(ROOT / "redispatch.yaml"), {})
+    settings = load(str(ROOT / "redispatch.yaml"), {}, kinds)
     assert list(warnings(settings)) == []
     assert [destination.name for destination in settings.destinations] == ["terminal", "receiver"]
 
 
 def test_the_example_needs_its_variables() -> None:
     with pytest.raises(ConfigError) as caught:
-        load(str(ROOT / "docs/example.yaml"), {})
+        load(str(ROOT / "docs/example.yaml"), {}, kinds)
     assert [fault.message for fault in caught.value.faults] == [
         "the environment variable PAGER_SECRET is not set",
         "the environment variable ARCHIVE_SECRET is not set",
@@ -38,5 +39,7 @@ def test_the_example_needs_its_variables() -> None:
 
 
 def test_the_example_is_valid() -> None:
-    settings = load(str(ROOT / "docs/example.yaml"), {"PAGER_SECRET": SECRET, "ARCHIVE_SECRET": SECRET})
+    settings = load(
+        str(ROOT / "docs/example.yaml"), {"PAGER_SECRET": SECRET, "ARCHIVE_SECRET": SECRET}, kinds
+    )
     assert list(warnings(settings)) == []

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from common.alert import Alert
-from common.settings import Destination
 from common.units import Secret
 from dispatcher.destinations.base import Delivery
+from dispatcher.destinations.webhook import Settings
 
 AT = 1_764_438_120_042  # 2025-11-29T17:42:00.042Z
 
@@ -30,7 +30,7 @@ def delivery(key: str = "db1:disk:1", attempt: int = 1, of: Alert | None = None)
     )
 
 
-def webhook(url: str = "http://127.0.0.1:1/hook", **settings: Any) -> Destination:
+def webhook(url: str = "http://127.0.0.1:1/hook", **settings: Any) -> Settings:
     """A webhook's settings; loopback is allowed unless told otherwise."""
     given: dict[str, Any] = {"name": "pager", "type": "webhook", "url": Secret(url), "allow_private": True}
-    return Destination(**given | settings)
+    return Settings(**given | settings)

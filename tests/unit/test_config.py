@@ -11,6 +11,8 @@ import pytest
 from common.config import ConfigError, load
 from common.settings import Match, Settings
 from common.units import Duration, Secret, Size
+from dispatcher.destinations import kinds
+from dispatcher.destinations.webhook import Settings as Webhook
 
 Load = Callable[..., Settings]
 Faults = Callable[..., list[str]]
@@ -23,7 +25,7 @@ def loaded(tmp_path: Path) -> Load:
     def write_and_load(text: str, **environ: str) -> Settings:
         file = tmp_path / "r.yaml"
         file.write_text(dedent(text), encoding="utf-8")
-        return load(str(file), environ)
+        return load(str(file), environ, kinds)
 
     return write_and_load
 
@@ -66,9 +68,11 @@ def test_values(loaded: Load) -> None:
     assert settings.ingest.max_body == Size(2 * 1024**2)
     assert settings.dispatcher.drain_timeout == settings.dispatcher.visibility_timeout == Duration(90)
     assert settings.rules[0].by == ["disk"]
-    assert settings.destinations[0].url == Secret("https://h.example/x")
-    assert settings.destinations[0].headers == {"X-A": Secret("1")}
-    assert settings.destinations[0].retry.attempts == 3
+    (to,) = settings.destinations
+    assert isinstance(to, Webhook)
+    assert to.url == Secret("https://h.example/x")
+    assert to.headers == {"X-A": Secret("1")}
+    assert to.retry.attempts == 3
     assert settings.routes[0].match == Match(
         host=["a", "b"], labels={"x": "y", "z": ["p", "q"]}, status="firing"
     )
@@ -170,7 +174,7 @@ def test_every_fault_with_its_place(faults: Faults) -> None:
         "r.yaml:9 destinations[0].name: "
         "expected a name of letters, digits, _ and - (63 at most, no _ or - in front), got 'a b'",
         "r.yaml:10 destinations[0].type: is unknown; did you mean webhook? "
-        "(webhook, stdout, discard, slack, pagerduty, summary, apprise are known)",
+        "(webhook, stdout, discard are known)",
         "r.yaml:11 destinations[1].url: is missing; a webhook needs one",
         "r.yaml:13 destinations[1].timeout: expected a duration such as 10s, 5m or 76h, got '10 apples'",
         "r.yaml:14 destinations[1].retry.attempts: expected a whole number of 1 or more, got '0'",
@@ -243,7 +247,9 @@ def test_references_are_filled_in(loaded: Load) -> None:
     assert settings.redis.url == "redis://:123@h:6379/0"
     assert (settings.redis.timeout, settings.queue.max_depth) == (5.0, 7)
     assert settings.ingest.allow_anonymous
-    assert settings.destinations[0].url == Secret("https://h/${PASS}")
+    (to,) = settings.destinations
+    assert isinstance(to, Webhook)
+    assert to.url == Secret("https://h/${PASS}")
     assert settings.rules[0].summary == "${PASS} $5"
 
 
@@ -272,7 +278,9 @@ def test_secrets_from_files(loaded: Load, tmp_path: Path) -> None:
         destinations:
           - {{name: a, type: webhook, url: "http://h/", secrets: ["file:near", "file:{tmp_path}/far"]}}
     """)
-    assert settings.destinations[0].secrets == [Secret("one"), Secret("two")]
+    (to,) = settings.destinations
+    assert isinstance(to, Webhook)
+    assert to.secrets == [Secret("one"), Secret("two")]
 
 
 def test_secret_files_that_are_none(faults: Faults, tmp_path: Path) -> None:

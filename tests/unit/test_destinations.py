@@ -12,10 +12,11 @@ from common.outcomes import Outcome, OutcomeKind
 from common.settings import Destination
 from common.units import Secret
 from dispatcher.destinations.answer import excerpt
-from dispatcher.destinations.base import DestinationType, Unusable, make
+from dispatcher.destinations.base import DestinationType, Unusable
+from dispatcher.destinations.kinds import make
 from dispatcher.destinations.payload import body
 from dispatcher.destinations.request import target
-from dispatcher.destinations.webhook import Webhook
+from dispatcher.destinations.webhook import Settings, Webhook
 from tests.support.deliveries import alert, delivery, webhook
 
 
@@ -98,7 +99,7 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
 @pytest.mark.parametrize(("settings", "says"), BAD.values(), ids=list(BAD))
 def test_settings_that_cannot_be_used_are_named_and_not_shown(settings: dict[str, Any], says: str) -> None:
     with pytest.raises(Unusable) as raised:
-        make(Destination(**GOOD | settings))
+        make(Settings(**GOOD | settings))
     assert str(raised.value).startswith(f"destination pager: {says}")
     assert "hidden" not in str(raised.value)
     assert "h!dden" not in str(raised.value)
@@ -110,7 +111,7 @@ def test_masking_takes_the_longest_secret_first() -> None:
         headers={"X-Key": Secret("Token key-key-key")},
         secrets=[Secret("whsec_c2VjcmV0c2VjcmV0")],
     )
-    known = target(settings).secrets
+    known = target(settings, {}, ["c2VjcmV0c2VjcmV0", "whsec_c2VjcmV0c2VjcmV0"]).secrets
     told = "0123456789abcdefg abcdefgh pass-word key-key-key Token /T/0123456789abcdefg?token=abcdefgh"
     assert excerpt(told.encode(), known) == "*** *** *** *** Token ***"
     assert excerpt(b"whsec_c2VjcmV0c2VjcmV0 c2VjcmV0c2VjcmV0", known) == "*** ***"
@@ -119,12 +120,11 @@ def test_masking_takes_the_longest_secret_first() -> None:
 def test_a_destination_shows_no_secret() -> None:
     settings = webhook("http://me:hidden@[::1]:81/hidden", secrets=[Secret("hidden")])
     assert "hidden" not in repr(make(settings))
-    assert repr(target(settings)) == "Target([::1]:81)"
+    assert repr(target(settings, {}, [])) == "Target([::1]:81)"
 
 
 def test_only_what_is_used_is_imported() -> None:
-    code = (
-        "import sys; from dispatcher.destinations.base import make; from common.settings import Destination; "
-    )
-    code += "make(Destination(name='n', type='discard')); sys.exit('aiohttp' in sys.modules)"
+    code = "import sys; from dispatcher.destinations.kinds import make; "
+    code += "from common.settings import Destination; make(Destination(name='n', type='discard')); "
+    code += "sys.exit('aiohttp' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from common.settings import Destination
 from common.units import Address, Duration, Rate, Secret, Size
+from dispatcher.destinations.webhook import Settings as Webhook
 
 HIDDEN = "hunter2"
 NAN, INF = float("nan"), float("inf")
@@ -133,9 +133,7 @@ def test_a_secret_gives_its_text_only_to_who_asks_for_it() -> None:
 
 def test_a_secret_prints_as_stars(caplog: pytest.LogCaptureFixture) -> None:
     secret = Secret(HIDDEN)
-    destination = Destination(
-        name="a", type="webhook", url=secret, secrets=[secret], headers={"X-Key": secret}
-    )
+    destination = Webhook(name="a", type="webhook", url=secret, secrets=[secret], headers={"X-Key": secret})
     logging.getLogger("test").warning("%s %r", secret, destination)
     shown = [str(secret), repr(secret), f"{secret}", f"{secret!r}", str.format("{}", secret), f"{[secret]}"]
     for text in [*shown, repr(destination), caplog.text]:

@@ -1,0 +1,150 @@
+"""Posts a request and says what came of it: what webhook, slack, pagerduty and summary share.
+
+One attempt: post on a pooled connection, once more on a new one when a used one was dropped, read a little of
+the answer, classify. A destination has one Poster; its sessions are made in the running loop with the first
+request. Takes bytes and headers; whatever the other side does is an Outcome, nothing is raised for it.
+"""
+
+from __future__ import annotations
+
+import io
+import time
+from collections.abc import Callable, Iterable, Mapping
+
+import aiohttp
+from aiohttp import ClientTimeout, StreamReader
+from msgspec import Struct
+from multidict import CIMultiDictProxy
+
+from common.outcomes import Outcome
+from dispatcher.destinations import answer, session
+from dispatcher.destinations.http_settings import Http
+from dispatcher.destinations.request import target
+from dispatcher.destinations.unanswered import dropped, unanswered
+
+_LARGE = 2**20  # bytes; aiohttp wants larger bodies as a file, which it writes in pieces
+
+
+class Answer(Struct, frozen=True):
+    """What came back. `body` is its beginning, packed if it was; `whole` whether nothing of it is missing."""
+
+    status: int
+    headers: CIMultiDictProxy[str]
+    body: bytes
+    whole: bool
+
+
+class Poster:
+    """Posts to one destination.
+
+    `headers` go with every request, over those of the settings. `hide` are texts to mask in errors beside
+    those in URL and headers, `read` how much of an answer's body is read, bytes. Raises ValueError that names
+    the setting that can't be used.
+    """
+
+    def __init__(
+        self,
+        settings: Http,
+        *,
+        headers: Mapping[str, str] | None = None,
+        hide: Iterable[str] = (),
+        read: int = answer.READ,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._to = target(settings, headers or {}, hide)
+        self._timeout = float(settings.timeout)
+        self._plan = session.Plan(
+            headers=self._to.headers,
+            timeout=self._within(self._timeout),
+            limit=settings.max_in_flight,
+            guarded=not settings.allow_private,
+        )
+        self._read = read
+        self._clock = clock
+        self._pooled: aiohttp.ClientSession | None = None
+        self._fresh: aiohttp.ClientSession | None = None
+        self._closed = False
+
+    async def post(self, body: bytes, headers: Mapping[str, str]) -> Outcome:
+        """One attempt, over within the destination's timeout; the status alone decides."""
+        answered = await self.exchange(body, headers)
+        return answered if isinstance(answered, Outcome) else self.classify(answered)
+
+    async def exchange(self, body: bytes, headers: Mapping[str, str]) -> Answer | Outcome:
+        """The same for who looks at the answer himself; an Outcome when there was none."""
+        try:
+            return await self._exchange(body, headers)
+        except (TimeoutError, aiohttp.ClientError) as fault:
+            return unanswered(fault, self._to.where)
+
+    def classify(self, answered: Answer) -> Outcome:
+        """What an answer means by its status."""
+        done = answer.delivered(answered.status)
+        if done is not None:
+            return done
+        return answer.refusal(
+            answered.status,
+            answered.headers.get("Location"),
+            answer.retry_after(answered.headers.getall("Retry-After", ()), self._clock()),
+            self.excerpt(answered),
+        )
+
+    def excerpt(self, answered: Answer) -> str:
+        """The beginning of an answer's body for an error: up to 1 KiB, secrets masked."""
+        return answer.excerpt(answered.body[: answer.READ], self._to.secrets)
+
+    async def close(self) -> None:
+        """Close the connections; attempts under way fail."""
+        self._closed = True
+        for each in (self._pooled, self._fresh):
+            if each is not None:
+                await each.close()
+
+    async def _exchange(self, body: bytes, headers: Mapping[str, str]) -> Answer:
+        """Once more, on a new connection, when a used one turns out to have been dropped."""
+        dial = session.watch()
+        if self._pooled is None:
+            self._pooled = session.session(self._plan, reuse=True)
+        started = time.monotonic()
+        try:
+            return await self._once(self._pooled, body, headers, self._plan.timeout)
+        except aiohttp.ClientConnectionError as fault:
+            if dial.opened or self._closed or not dropped(fault):
+                raise
+        if self._fresh is None:
+            self._fresh = session.session(self._plan, reuse=False)
+        left = max(0.001, self._timeout - (time.monotonic() - started))
+        return await self._once(self._fresh, body, headers, self._within(left))
+
+    async def _once(
+        self, over: aiohttp.ClientSession, body: bytes, headers: Mapping[str, str], timeout: ClientTimeout
+    ) -> Answer:
+        response = await over.post(
+            self._to.url,
+            data=body if len(body) <= _LARGE else io.BytesIO(body),
+            headers=headers,
+            allow_redirects=False,
+            timeout=timeout,
+        )
+        try:
+            read, whole = await _beginning(response.content, self._read)
+        finally:
+            response.release()  # back to the pool, or closed when the body has not ended
+        return Answer(response.status, response.headers, read, whole)
+
+    def _within(self, seconds: float) -> ClientTimeout:
+        return session.within(seconds, session.CONNECT_TIMEOUT)
+
+
+async def _beginning(content: StreamReader, most: int) -> tuple[bytes, bool]:
+    """Up to so many bytes of a body, and whether it ended there.
+
+    The status is known: a body that breaks off, or does not end in time, is just a short one.
+    """
+    read = b""
+    try:
+        while len(read) < most and not content.at_eof():
+            read += await content.read(most - len(read))
+        return read, content.at_eof()
+    except (TimeoutError, aiohttp.ClientError):
+        return read, False
