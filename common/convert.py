@@ -15,7 +15,7 @@ from msgspec import inspect
 
 from common.document import Node
 from common.faults import Path, Report, suggestion
-from common.references import secret_text
+from common.references import secret_file, secret_text
 from common.units import Duration, Rate, Secret, Size
 
 _UNITS: dict[type, type[Duration] | type[Size] | type[Rate]] = {Duration: Duration, Size: Size, Rate: Rate}
@@ -113,13 +113,21 @@ def _scalar(kind: inspect.Type, node: Node, report: Report) -> object:
     if isinstance(kind, inspect.CustomType) and kind.cls is Secret:
         if not isinstance(node.value, str):
             raise ValueError("expected a text; put it in quotes")
-        return Secret(secret_text(node.value, FilePath(report.file).parent))
+        return _secret(node.value, report)
     try:
         if isinstance(node.value, list | dict) or node.value is None:
             raise ValueError(_expected(kind))
         return _plain(kind, node)
     except ValueError as fault:
         raise ValueError(f"{fault}{_got(node)}") from None
+
+
+def _secret(text: str, report: Report) -> Secret:
+    directory = FilePath(report.file).parent
+    file = secret_file(text, directory)
+    if file is not None:
+        report.secret_files.add(file)
+    return Secret(secret_text(text, directory))
 
 
 def _plain(kind: inspect.Type, node: Node) -> object:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
+from pathlib import Path as FilePath
 from typing import TypeAlias
 
 from msgspec import Struct
@@ -38,6 +39,7 @@ class Report:
 
     def __init__(self, file: str) -> None:
         self.file = file
+        self.secret_files: set[FilePath] = set()  # whose content is a part of the configuration
         self._lines: dict[Path, int] = {}
         self._variables: dict[Path, str] = {}
         self._faults: dict[Path, Fault] = {}

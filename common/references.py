@@ -94,12 +94,17 @@ def _expand_text(node: Node, environ: Mapping[str, str], path: Path, report: Rep
     node.value = node.text = _REFERENCE.sub(text, str(node.value))
 
 
+def secret_file(text: str, directory: FilePath) -> FilePath | None:
+    """Where the secret is when the setting is a reference, `file:/path` (relative to the configuration)."""
+    return directory / text.removeprefix("file:") if text.startswith("file:") else None
+
+
 def secret_text(text: str, directory: FilePath) -> str:
     """The secret that a setting stands for: the content of the file when it is `file:/path` (relative to the
     configuration), without the newline at its end; else the text itself. Raises ValueError, which says what
     is wrong and does not show the secret."""
-    if text.startswith("file:"):
-        file = directory / text.removeprefix("file:")
+    file = secret_file(text, directory)
+    if file is not None:
         try:
             text = file.read_text(encoding="utf-8").rstrip("\r\n")
         except OSError as fault:

@@ -241,3 +241,5 @@ class Lane:
         await self._taking.close()
         await self._claiming.close()
         await self.settler.close()
+        self.in_work.clear()
+        self._changed.set()  # nobody is to wait for them here
