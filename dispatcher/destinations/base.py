@@ -18,6 +18,17 @@ class Unusable(ValueError):
     """A destination's settings can't be used; the text names the destination and the setting, no secret."""
 
 
+class Unrenderable(ValueError):
+    """What should be sent can't be built from this alert; the text says why."""
+
+
+class Request(Struct, frozen=True):
+    """What one attempt sends, beside what is the same in all of them."""
+
+    headers: dict[str, str]
+    body: bytes
+
+
 class Delivery(Struct, frozen=True, kw_only=True):
     """One alert for one destination, as it is handed over for one attempt.
 
