@@ -15,6 +15,7 @@ from prometheus_client import CollectorRegistry
 
 from common import keys as keys_page
 from common.http import PROBES
+from common.settings import Destination, Settings
 from common.snapshot import Ledger, Snapshot
 from common.states import MEANING, TABLE, Event, State
 from dispatcher.measure import Queues
@@ -55,7 +56,7 @@ The headers of the Lua files, collected {_CURRENT}
 
 One file per operation; each call is atomic and declares all its keys, which in a Cluster are in one slot.
 A script checks first, adds second, removes third: Lua does not roll back, and one that fails half-way may
-double, never lose. Ingest's scripts are refused at `maxmemory`, all others run, so that the queue drains
+double, never lose. What brings something in is refused at `maxmemory`, all others run, so that the queue drains
 ([0002](decisions/0002-refused-at-maxmemory.md)).
 """
 _METRICS = f"""\
@@ -178,7 +179,8 @@ def metrics() -> str:
     ingest = IngestMetrics((*ROUTES, *PROBES)).registry
     dispatcher = DispatcherMetrics(["pager"]).registry
     queue = CollectorRegistry()
-    queues = Queues(queue, ["pager"], 1)
+    queues = Queues(queue)
+    queues.configure(Settings(destinations=[Destination(name="pager", type="discard")]))
     nothing = Snapshot(
         destination="pager",
         now=0,

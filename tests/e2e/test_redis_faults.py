@@ -143,7 +143,7 @@ async def counted(step: str, ingest: Running, dispatcher: Running) -> bool:
 
 @pytest.mark.parametrize(
     ("package", "step"),
-    [("ingest", "append"), ("dispatcher", "take"), ("dispatcher", "claim"), ("dispatcher", "settle")],
+    [("common", "append"), ("dispatcher", "take"), ("dispatcher", "claim"), ("dispatcher", "settle")],
 )
 async def test_a_reply_that_is_lost(
     fleets: Fleets, valkey: Server, proxied: Callable[[Server], Proxy], package: str, step: str

@@ -57,7 +57,7 @@ def test_imports_go_one_way(package: str) -> None:
     [
         ("common", "from ingest.parse import alerts", [(1, "ingest")]),
         ("ingest", "def f() -> None:\n    import dispatcher.take", [(2, "dispatcher")]),
-        ("dispatcher", 'Script("ingest", "append")', [(1, "ingest")]),
+        ("dispatcher", 'Script("ingest", "observe")', [(1, "ingest")]),
         ("ops", "from tests.support import servers", [(1, "tests")]),
         ("ops", "from dispatcher import guard", []),
         ("dispatcher", "import asyncio\nfrom common import keys", []),

@@ -8,10 +8,10 @@ from types import ModuleType
 
 import pytest
 
+import common.append
 import dispatcher.claim
 import dispatcher.settle
 import dispatcher.take
-import ingest.append
 from common.scripts import Script
 from tests.integration.protocol.explore import FIXED, explore
 from tests.integration.protocol.witness import Violation
@@ -53,7 +53,7 @@ LOOK_AGAIN_WRITES: Change = (
     return 3
   end""",
 )
-CLAIM, SETTLE, TAKE, APPEND = dispatcher.claim, dispatcher.settle, dispatcher.take, ingest.append
+CLAIM, SETTLE, TAKE, APPEND = dispatcher.claim, dispatcher.settle, dispatcher.take, common.append
 
 PLANTED: dict[str, tuple[ModuleType, list[Change]]] = {
     "claim without count": (CLAIM, [("if mine[id] == tonumber(deliveries) then", "if mine[id] then")]),
@@ -137,5 +137,5 @@ def search(server: Server) -> None:
 def test_a_record_without_an_entry_is_healed_by_a_repeat(
     valkey: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ingest.append, "_script", changed(ingest.append._script, RECORD_FIRST))
+    monkeypatch.setattr(common.append, "_script", changed(common.append._script, RECORD_FIRST))
     explore(valkey, examples=30, start=FIXED)
