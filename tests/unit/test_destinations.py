@@ -67,7 +67,7 @@ def test_webhook() -> None:
 
 GOOD: dict[str, Any] = {"name": "pager", "type": "webhook", "url": Secret("http://h.example/")}
 BAD: dict[str, tuple[dict[str, Any], str]] = {
-    "type": ({"type": "pigeon"}, "type 'pigeon' is not one of webhook, stdout, discard"),
+    "type": ({"type": "pigeon"}, "type 'pigeon' is not one of webhook, slack"),
     "no url": ({"url": None}, "url: is missing"),
     "no host": ({"url": Secret("http:///hidden")}, "url: expected http://host/... or https://host/..."),
     "no url at all": ({"url": Secret("hidden")}, "url: expected http://host/... or https://host/..."),

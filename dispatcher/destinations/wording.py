@@ -1,0 +1,40 @@
+"""What slack, pagerduty and apprise say of an alert alike: severity, state, and texts that fit.
+
+Pure. No text fails here: what is too long ends in an ellipsis, what UTF-8 can't hold becomes `?`.
+"""
+
+from __future__ import annotations
+
+from common.alert import Alert, Status
+
+SEVERITIES = ("info", "warning", "error", "critical")  # rising
+
+_STATE = 64  # characters of a severity of the sender's own
+
+
+def severity(alert: Alert) -> str:
+    """One of SEVERITIES; others, and none, rank as `warning`."""
+    return alert.severity if alert.severity in SEVERITIES else "warning"
+
+
+def state(alert: Alert) -> str:
+    """`RESOLVED`, or the severity as it was given, or `FIRING` when there is none."""
+    if alert.status is Status.RESOLVED:
+        return "RESOLVED"
+    return line(alert.severity or "", _STATE).upper() or "FIRING"
+
+
+def subject(alert: Alert, most: int) -> str:
+    """`name on host`, or `name` when there is no host."""
+    return line(f"{alert.name} on {alert.host}" if alert.host else alert.name, most)
+
+
+def cut(text: str, most: int) -> str:
+    """Up to so many characters, the last of them `…` when something is missing."""
+    short = text if len(text) <= most else text[: most - 1] + "…"
+    return short.encode(errors="replace").decode()
+
+
+def line(text: str, most: int) -> str:
+    """The same on one line, from the first `4 * most` characters."""
+    return cut(" ".join(text[: 4 * most].split()), most)
