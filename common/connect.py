@@ -73,6 +73,12 @@ def client(redis: settings.Redis, *, connections: int = 32, blocking: float = 0.
     )
 
 
+def allow(redis: Redis, connections: int) -> None:
+    """Let a client's pool have so many connections, if it may not have more already."""
+    pool = redis.connection_pool
+    pool.max_connections = max(pool.max_connections, connections)
+
+
 class QuickConnection(AbstractConnection):
     """Packs commands in C, and exchanges a pipeline in one write under one time-out.
 

@@ -40,7 +40,7 @@ class Series:
 
 
 class Histogram(Collector):
-    """A histogram whose label's values are all known from the start, or without any label: `of[""]`."""
+    """A histogram whose label's values are all known beforehand, or without any label: `of[""]`."""
 
     def __init__(
         self,
@@ -53,8 +53,13 @@ class Histogram(Collector):
     ) -> None:
         self._name, self._text = name, text
         self._labels = [label] if label else []
+        self._bounds = bounds
         self.of = {value: Series(bounds) for value in values}
         registry.register(self)
+
+    def add(self, value: str) -> None:
+        """One more value of the label, if it is not there already."""
+        self.of.setdefault(value, Series(self._bounds))
 
     def collect(self) -> Iterator[Metric]:
         """Called by the registry at a scrape."""

@@ -149,13 +149,15 @@ class Site:
         self._observe = observe
         self._active = 0
         self._idle: asyncio.Event | None = None  # while draining
-        self._routes: dict[str, Mapping[str, Handler]] = {
-            **routes,
-            **{
-                path: {"GET": handler, "HEAD": handler}
-                for path, handler in zip(PROBES, (self._healthz, self._readyz, self._metrics), strict=True)
-            },
+        self._probes: dict[str, Mapping[str, Handler]] = {
+            path: {"GET": handler, "HEAD": handler}
+            for path, handler in zip(PROBES, (self._healthz, self._readyz, self._metrics), strict=True)
         }
+        self._routes = {**routes, **self._probes}
+
+    def replace(self, routes: Mapping[str, Mapping[str, Handler]]) -> None:
+        """Serve these from the next request on; one under way finishes with the handler it began with."""
+        self._routes = {**routes, **self._probes}
 
     async def __call__(self, request: Request) -> web.StreamResponse:
         """One request, whatever happens."""

@@ -1,4 +1,4 @@
-"""What both services do at their start and end: load, listen for signals, wait for Redis, complain.
+"""What both services do at their start and end: load, watch, listen for signals, wait for Redis, complain.
 
 Takes a service's name and its coroutine; returns exit codes. A person's mistake is one line on stderr.
 """
@@ -11,21 +11,23 @@ import gc
 import signal
 import sys
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 
 import uvloop
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
 from common import connect, log
-from common.config import ConfigError, load
+from common.config import ConfigError, load_with_places
 from common.http import CannotListen
 from common.kinds import Kinds
+from common.reload import Watch
 from common.settings import Settings
 
 PATIENCE = 10.0  # seconds for Redis to come up beside us
 PAUSE = 0.2  # seconds between two looks
 
-Serve = Callable[[Settings, asyncio.Event], Awaitable[None]]
+Serve = Callable[[Settings, asyncio.Event, Watch], Awaitable[None]]
 
 
 class Unstartable(Exception):
@@ -34,13 +36,16 @@ class Unstartable(Exception):
 
 def main(name: str, config_path: str | None, serve: Serve, kinds: Kinds | None = None) -> int:
     """Load the configuration, serve until SIGTERM or SIGINT, and return the exit code."""
+    read = partial(load_with_places, config_path, kinds=kinds)
     try:
-        settings = load(config_path, kinds=kinds)
+        loaded = read()
     except ConfigError as fault:
         return complain(name, f"the configuration can't be used\n{fault}")
     log.setup(name)
     try:
-        uvloop.run(_until_told(settings, serve))
+        hurry = asyncio.Event()
+        watch = Watch(name, loaded, read, kinds, hurry)
+        uvloop.run(_until_told(loaded.settings, serve, watch, hurry))
     except (Unstartable, CannotListen) as fault:
         return complain(name, str(fault))
     return 0
@@ -56,11 +61,12 @@ def told_config(name: str, words: Sequence[str] | None = None) -> str | None:
     return told
 
 
-async def _until_told(settings: Settings, serve: Serve) -> None:
+async def _until_told(settings: Settings, serve: Serve, watch: Watch, hurry: asyncio.Event) -> None:
     stop = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    await serve(settings, stop)
+    told = {signal.SIGTERM: stop, signal.SIGINT: stop, signal.SIGHUP: hurry}
+    for number, event in told.items():
+        asyncio.get_running_loop().add_signal_handler(number, event.set)
+    await serve(settings, stop, watch)
 
 
 async def reach(

@@ -1,4 +1,4 @@
-"""What the dispatcher counts: closed label sets, every series there from the start.
+"""What the dispatcher counts: closed label sets, every series there from the start (of a destination).
 
 Per destination the children are bound once, and a batch of settlements is counted as one.
 """
@@ -41,6 +41,9 @@ class Metrics:
         self.errors = {kind: errors.labels(kind) for kind in Kind}
         unsafe = gauge("redis_unsafe", "1 when Redis may lose alerts this way", "kind")
         self.unsafe = {kind: unsafe.labels(kind) for kind in ("no_aof", "eviction", "second_group")}
+        self.reload_failed = gauge(
+            "config_reload_failed", "1: the configuration's file can't be used, and the one before is"
+        )
         self.progress = gauge("last_progress_timestamp_seconds", "When Redis last answered a take")
         self._attempts = counter("attempts", "Attempts by outcome", "destination", "outcome")
         self._deliveries = counter("deliveries", "Deliveries ended, by result", "destination", "result")
@@ -61,6 +64,13 @@ class Metrics:
             names,
         )
         self.of = {name: Lane(self, name) for name in names}
+
+    def add(self, name: str) -> None:
+        """One more destination, if it is not there already."""
+        if name not in self.of:
+            self._attempt.add(name)
+            self._end_to_end.add(name)
+            self.of[name] = Lane(self, name)
 
 
 class Lane:

@@ -8,22 +8,17 @@ from __future__ import annotations
 
 import asyncio
 
-from redis import exceptions as errors
-
 from common import connect
 from common.http import Server, Site, serve
 from common.log import Log
+from common.reload import Refused, Watch
 from common.service import Unstartable, calm_collector, reach
 from common.settings import Settings
-from dispatcher.destinations.base import Unusable
-from dispatcher.lane import Lane
+from dispatcher.lanes import Lanes, Life
 from dispatcher.measure import Queues, measure
 from dispatcher.metrics import Metrics
 from dispatcher.quarantine import Quarantine
-from dispatcher.reclaim import reap
 from dispatcher.replica import Clock, Pulse, Replica, consumer_name
-from dispatcher.take import make_group
-from dispatcher.tend import Tender
 
 LONGEST_BLOCK = 1.0  # seconds that the bell waits in one call
 
@@ -40,14 +35,13 @@ class Service:
     def __init__(self, settings: Settings, stop: asyncio.Event) -> None:
         self._settings = settings
         self._stop = stop
-        names = [destination.name for destination in settings.destinations]
-        connections = 4 + 5 * len(names)  # taking, claiming, settling, tending, and one to spare for each
-        self.redis = connect.client(settings.redis, connections=connections)
-        self._metrics = Metrics(names)
-        self._queues = Queues(self._metrics.registry, names, settings.queue.max_depth)
+        self.redis = connect.client(settings.redis)
+        self._metrics = Metrics(())
+        self._queues = Queues(self._metrics.registry)
+        self._tasks = asyncio.TaskGroup()
         self._replica = Replica(
             redis=self.redis,
-            bell=connect.client(settings.redis, connections=connections, blocking=LONGEST_BLOCK),
+            bell=connect.client(settings.redis, blocking=LONGEST_BLOCK),
             consumer=consumer_name(),
             settings=settings,
             metrics=self._metrics,
@@ -55,65 +49,60 @@ class Service:
             clock=Clock(),
             pulse=Pulse(settings.dispatcher.visibility_timeout),
             stopping=stop,
-            tasks=asyncio.TaskGroup(),
+            tasks=self._tasks,
         )
-        self._lanes = [Lane(self._replica, destination) for destination in settings.destinations]
-        self._replica.quarantine.wards = list(self._lanes)
+        self._lanes = Lanes(self._replica)
+        self._made: dict[str, Life] = {}
         self._seen = False
+
+    async def make(self) -> None:
+        """The lanes, which begin when Redis has been seen. Raises Refused."""
+        self._made = await self._lanes.make(self._settings)
+        self._queues.configure(self._settings)
 
     async def listen(self) -> Server:
         """Serve probes and metrics. Raises CannotListen."""
         site = Site({}, ready=self._why_not_ready, registry=self._metrics.registry)
         return await serve(site, self._settings.dispatcher.listen, setting="dispatcher.listen")
 
-    async def work(self, server: connect.Server) -> None:
+    async def work(self, server: connect.Server, watch: Watch) -> None:
         """Deliver until told to stop, then drain."""
         for kind in server.unsafe:
             self._metrics.unsafe[kind].set(1)
             log.warning("redis_unsafe", kind=kind)
-        await self._make_groups()
-        self._seen = True
-        calm_collector()
-        log.info("delivering", consumer=self._replica.consumer, destinations=len(self._lanes))
         try:
-            async with self._replica.tasks as group:  # a bug in any task ends the process
-                for lane in self._lanes:
-                    group.create_task(lane.settler.run())
-                    group.create_task(Tender(lane).run())
-                group.create_task(self._measure())
-                running = [group.create_task(lane.run()) for lane in self._lanes]
+            async with self._tasks as tasks:  # a bug in any task ends the process
+                await self._begin()
+                tasks.create_task(
+                    measure(self.redis, self._settings.redis.namespace, self._queues, self._metrics)
+                )
+                following = watch.follow(self._settings, self._take, self._metrics.reload_failed.set)
+                watching = tasks.create_task(following)
                 await self._stop.wait()
-                await self._drain(running)
+                watching.cancel()
+                await self._lanes.drain()
                 raise _Drained
         except* _Drained:
             log.info("drained")  # and every task that was left is cancelled
 
-    async def _make_groups(self) -> None:
-        for lane in self._lanes:
-            try:
-                await make_group(self.redis, lane.keys)
-            except errors.RedisError as fault:
-                await lane.trouble.wait_out(fault)  # the lane makes it again when it is missed
+    async def _begin(self) -> None:
+        self._use(self._settings, self._made)
+        await self._lanes.begun()
+        self._seen = True
+        calm_collector()
+        log.info("delivering", consumer=self._replica.consumer, destinations=len(self._lanes))
 
-    async def _measure(self) -> None:
-        names = [lane.name for lane in self._lanes]
-        await measure(self.redis, self._settings.redis.namespace, names, self._queues, self._metrics)
+    async def _take(self, settings: Settings) -> None:
+        """Go on with other settings. Raises Refused."""
+        self._use(settings, await self._lanes.make(settings))
 
-    async def _drain(self, running: list[asyncio.Task[None]]) -> None:
-        log.info("draining", in_work=sum(len(lane.in_work) for lane in self._lanes))
-        try:
-            async with asyncio.timeout(self._settings.dispatcher.drain_timeout):
-                await asyncio.gather(*running, *(lane.idle() for lane in self._lanes))
-        except TimeoutError:
-            log.warning("drain_incomplete", left=sum(len(lane.in_work) for lane in self._lanes))
-        await asyncio.gather(*(self._leave(lane) for lane in self._lanes))
-
-    async def _leave(self, lane: Lane) -> None:
-        await lane.close()
-        try:
-            await reap(self.redis, lane.keys, silence=0, only=self._replica.consumer)
-        except errors.RedisError as fault:
-            log.info("left_without_goodbye", destination=lane.name, error=fault)  # others will reap it
+    def _use(self, settings: Settings, made: dict[str, Life]) -> None:
+        self._settings = settings
+        self._lanes.use(settings, made)
+        self._queues.configure(settings)
+        connections = 4 + 5 * len(self._lanes)  # taking, claiming, settling, tending, and one to spare each
+        for client in (self.redis, self._replica.bell):
+            connect.allow(client, connections)
 
     async def close(self) -> None:
         """Let go of Redis."""
@@ -126,18 +115,19 @@ class Service:
         return None if self._seen else "Redis has not answered yet"
 
 
-async def run(settings: Settings, stop: asyncio.Event) -> None:
+async def run(settings: Settings, stop: asyncio.Event, watch: Watch) -> None:
     """Serve until `stop` is set. Raises Unstartable and CannotListen."""
+    service = Service(settings, stop)
     try:
-        service = Service(settings, stop)
-    except Unusable as fault:
+        await service.make()
+    except Refused as fault:
         raise Unstartable(str(fault)) from fault
     server = await service.listen()
     log.info("listening", address=server.address)
     try:
         redis = await reach(service.redis, settings, stop)
         if redis is not None:
-            await service.work(redis)
+            await service.work(redis, watch)
     finally:
         await server.close(0)
         await service.close()

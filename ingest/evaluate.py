@@ -36,14 +36,19 @@ class _Item(Struct):
 class Evaluator:
     """The rules of one configuration, and their state in Redis, which every replica shares.
 
-    `troubled` is told each error of Redis.
+    Several may share a `wire`, their commits then queue up. `troubled` is told each error of Redis.
     """
 
     def __init__(
-        self, redis: Redis, settings: Settings, *, troubled: Callable[[Kind], None] = lambda kind: None
+        self,
+        redis: Redis,
+        settings: Settings,
+        *,
+        troubled: Callable[[Kind], None] = lambda kind: None,
+        wire: Wire | None = None,
     ) -> None:
         self._rules = Rules(settings.rules)
-        self._wire = Wire(redis)
+        self._wire = wire or Wire(redis)
         self._troubled = troubled
         self._namespace = settings.redis.namespace
         self._keep = settings.readings.keep

@@ -81,6 +81,11 @@ class Metrics:
             "redispatch_append_seconds", "one call of append", SECONDS, self.registry
         ).of[""]
         unsafe = Gauge("redispatch_redis_unsafe", "1: may cost alerts", ["kind"], registry=self.registry)
+        self.reload_failed = Gauge(
+            "redispatch_config_reload_failed",
+            "1: the configuration's file can't be used, and the one before is",
+            registry=self.registry,
+        )
         self.redis_unsafe = {kind: unsafe.labels(kind) for kind in ("no_aof", "eviction")}
 
     def request(self, route: str, code: int, seconds: float) -> None:

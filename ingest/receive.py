@@ -65,7 +65,7 @@ class _Batch(Struct):
 
 
 class Receiver:
-    """The handlers of ingest's routes. `appender` and `evaluator` may be replaced while it works."""
+    """The handlers of ingest's routes, for one configuration."""
 
     def __init__(
         self,
@@ -78,8 +78,8 @@ class Receiver:
     ) -> None:
         self._max_body = int(settings.max_body)
         self._max_alert = int(settings.max_alert)
-        self.appender = appender
-        self.evaluator = evaluator
+        self._appender = appender
+        self._evaluator = evaluator
         self._native, self._reading = metrics.native, metrics.reading
         self._clock = clock
         self._patience = patience
@@ -180,7 +180,7 @@ class Receiver:
 
     async def _evaluate(self, readings: list[Reading]) -> list[list[Event]]:
         try:
-            return await self.evaluator.submit(readings) if readings else []
+            return await self._evaluator.submit(readings) if readings else []
         except Unavailable as fault:
             self._reading.refused(len(readings))
             raise _unavailable(fault) from None
@@ -189,7 +189,7 @@ class Receiver:
         if not events:
             return []
         try:
-            stored = await self.appender.submit(events, size)
+            stored = await self._appender.submit(events, size)
         except Unavailable as fault:
             counted.refused(len(events))
             raise _unavailable(fault) from None

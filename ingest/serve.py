@@ -14,9 +14,11 @@ from redis.asyncio import Redis
 from common import connect
 from common.http import PROBES, Site, serve
 from common.log import Log
+from common.reload import Watch
 from common.service import calm_collector, reach
 from common.settings import Settings
 from common.trouble import Kind
+from common.wire import Wire
 from ingest.append import Appender
 from ingest.evaluate import Evaluator
 from ingest.event import Event, Reading, Unavailable
@@ -44,19 +46,19 @@ class Service:
         self._settings = settings
         blocking = 0.0 if self._durability == "written" else settings.ingest.durability_timeout
         self._redis: Redis = connect.client(settings.redis, blocking=blocking)
-        self._router = Router(settings)
+        self._wires = Wire(self._redis), Wire(self._redis)  # the evaluators', the appenders'
         self._evaluator: Evaluator | None = None
         self._appender: Appender | None = None
+        self._cluster = False
         self.draining = False
         self._told = float("-inf")  # when the log last heard of trouble
         absent = _Absent()
-        self._metrics = Metrics((*ROUTES, *PROBES))
-        self._receiver = Receiver(settings.ingest, absent, absent, self._metrics)
+        self.metrics = Metrics((*ROUTES, *PROBES))
         self.site = Site(
-            self._receiver.routes(),
+            Receiver(settings.ingest, absent, absent, self.metrics).routes(),
             ready=self._why_not_ready,
-            registry=self._metrics.registry,
-            observe=self._metrics.request,
+            registry=self.metrics.registry,
+            observe=self.metrics.request,
         )
 
     async def reach_redis(self, stop: asyncio.Event) -> None:
@@ -78,26 +80,38 @@ class Service:
         return self._settings.ingest.durability
 
     def _begin(self, server: connect.Server) -> None:
-        metrics, settings = self._metrics, self._settings
         for kind in server.unsafe:
-            metrics.redis_unsafe[kind].set(1)
+            self.metrics.redis_unsafe[kind].set(1)
             log.warning("redis_unsafe", kind=kind)
-        self._evaluator = Evaluator(self._redis, settings, troubled=self._troubled)
-        self._appender = Appender(
-            self._redis,
-            settings,
-            self._router,
-            cluster=server.cluster,
-            measured=metrics.appended,
-            troubled=self._troubled,
-        )
-        self._receiver.appender, self._receiver.evaluator = self._appender, self._evaluator
+        self._cluster = server.cluster
+        self._use(self._settings)
         version = ".".join(map(str, server.version))
         log.info("redis_seen", server=server.kind, version=version, durability=self._durability)
 
+    async def take(self, settings: Settings) -> None:
+        """From the next request on everything is done with these settings."""
+        self._settings = settings
+        self._use(settings)
+
+    def _use(self, settings: Settings) -> None:
+        """Make all steps anew; a request that has begun goes through all of the old ones."""
+        evaluate, append = self._wires
+        self._evaluator = Evaluator(self._redis, settings, troubled=self._troubled, wire=evaluate)
+        self._appender = Appender(
+            self._redis,
+            settings,
+            Router(settings),
+            cluster=self._cluster,
+            measured=self.metrics.appended,
+            troubled=self._troubled,
+            wire=append,
+        )
+        steps = Receiver(settings.ingest, self._appender, self._evaluator, self.metrics)
+        self.site.replace(steps.routes())
+
     def _troubled(self, kind: Kind) -> None:
         """Every error is counted, and one in `QUIET` seconds told."""
-        self._metrics.troubled(kind)
+        self.metrics.troubled(kind)
         now = asyncio.get_running_loop().time()
         if now - self._told >= QUIET:
             self._told = now
@@ -109,7 +123,7 @@ class Service:
         return None if self._appender is not None else "Redis has not answered yet"
 
 
-async def run(settings: Settings, stop: asyncio.Event) -> None:
+async def run(settings: Settings, stop: asyncio.Event, watch: Watch) -> None:
     """Serve until `stop` is set. Raises Unstartable and CannotListen."""
     service = Service(settings)
     server = await serve(service.site, settings.ingest.listen, setting="ingest.listen")
@@ -117,7 +131,11 @@ async def run(settings: Settings, stop: asyncio.Event) -> None:
     try:
         await service.reach_redis(stop)
         calm_collector()
-        await stop.wait()
+        async with asyncio.TaskGroup() as tasks:
+            following = watch.follow(settings, service.take, service.metrics.reload_failed.set)
+            watching = tasks.create_task(following)
+            await stop.wait()
+            watching.cancel()
     finally:
         service.draining = True
         log.info("stopping")

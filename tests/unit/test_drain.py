@@ -3,30 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from typing import cast
+from unittest.mock import patch
 
-from common import keys
+from redis.exceptions import ConnectionError as Gone
+
 from common.settings import Destination, Redis, Settings
-from dispatcher.lane import Lane
+from dispatcher import lanes
 from dispatcher.serve import Service
-
-
-class Leaving:
-    """A lane that is closed only when the others are being closed too."""
-
-    in_work: tuple[()] = ()
-
-    def __init__(self, name: str, together: asyncio.Barrier) -> None:
-        self.name = name
-        self.keys = keys.Destination("redispatch", name)
-        self._together = together
-
-    async def idle(self) -> None:
-        """Nothing is in work."""
-
-    async def close(self) -> None:
-        """With all of them."""
-        await self._together.wait()
 
 
 async def test_all_destinations_leave_at_the_same_time() -> None:
@@ -35,9 +18,17 @@ async def test_all_destinations_leave_at_the_same_time() -> None:
         redis=Redis(url="redis://127.0.0.1:1/0"),  # nobody there
         destinations=[Destination(name=name, type="discard") for name in names],
     )
-    service = Service(settings, asyncio.Event())
     together = asyncio.Barrier(len(names))
-    service._lanes = [cast(Lane, Leaving(name, together)) for name in names]
-    async with asyncio.timeout(5):
-        await service._drain([])
+
+    async def reap(*_: object, **__: object) -> list[str]:
+        await together.wait()
+        raise Gone
+
+    service = Service(settings, asyncio.Event())
+    await service.make()
+    with patch.object(lanes, "reap", reap):
+        async with asyncio.timeout(5), service._tasks:
+            service._use(settings, service._made)
+            await service._lanes.drain()
+    assert together.n_waiting == 0
     await service.close()
