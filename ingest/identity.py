@@ -14,7 +14,8 @@ from hashlib import blake2b
 
 import msgspec
 
-LONGEST = 255
+from common.bounded import bounded
+
 _SAFE = re.compile(r"[A-Za-z0-9_-]*")
 _BYTES = [
     chr(byte) if _SAFE.fullmatch(chr(byte)) and byte < 128 else f"~{byte:02x}" for byte in range(256)
@@ -29,14 +30,6 @@ def escape(part: str) -> str:
     if _SAFE.fullmatch(part):
         return part
     return "".join([_BYTES[byte] for byte in part.encode()])
-
-
-def bounded(text: str) -> str:
-    """The escaped text itself, or what fits of it and a hash of the whole, at most 255 bytes."""
-    if len(text) <= LONGEST:
-        return text
-    digest = blake2b(text.encode(), digest_size=16).hexdigest()
-    return f"{text[: LONGEST - 1 - len(digest)]}:{digest}"
 
 
 def incident(host: str, name: str, labels: Mapping[str, str], by: Sequence[str] | None = None) -> str:

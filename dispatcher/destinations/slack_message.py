@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 
 from common.alert import Alert, Status
 from dispatcher.destinations.payload import rfc3339
-from dispatcher.destinations.wording import SEVERITIES, cut, line, severity, state, subject
+from dispatcher.destinations.wording import NAMELESS, SEVERITIES, cut, line, severity, state, subject
 
 Block: TypeAlias = dict[str, Any]
 
@@ -90,7 +90,7 @@ def _member(alert: Alert) -> str:
 
 def _headline(alert: Alert) -> str:
     emoji = _RESOLVED if alert.status is Status.RESOLVED else _EMOJI[severity(alert)]
-    name = escaped(line(alert.name, _NAME), _NAME)
+    name = escaped(line(alert.name, _NAME), _NAME) or NAMELESS
     url = _link(alert.url)
     host = f" on *{escaped(line(alert.host, _NAME), _NAME)}*" if alert.host.strip() else ""
     return f"{emoji} *{escaped(state(alert), _NAME)}* *{f'<{url}|{name}>' if url else name}*{host}"

@@ -8,6 +8,7 @@ from __future__ import annotations
 from common.alert import Alert, Status
 
 SEVERITIES = ("info", "warning", "error", "critical")  # rising
+NAMELESS = "(no name)"  # of blanks alone
 
 _STATE = 64  # characters of a severity of the sender's own
 
@@ -26,7 +27,7 @@ def state(alert: Alert) -> str:
 
 def subject(alert: Alert, most: int) -> str:
     """`name on host`, or `name` when there is no host."""
-    return line(f"{alert.name} on {alert.host}" if alert.host else alert.name, most)
+    return line(f"{alert.name} on {alert.host}" if alert.host.strip() else alert.name, most) or NAMELESS
 
 
 def cut(text: str, most: int) -> str:

@@ -7,6 +7,7 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
+from common.bounded import bounded
 from ingest import identity
 
 MINUTE = 60_000
@@ -89,5 +90,5 @@ def test_what_is_cut_still_differs() -> None:
     assert identity.incident(long, "a", {}) != identity.incident(long, "b", {})
     incident = identity.incident(long, "a", {})
     assert identity.episode_key(incident, AT, False) != identity.episode_key(incident, AT, True)
-    assert identity.bounded("x" * 255) == "x" * 255
-    assert len(identity.bounded("x" * 256)) == 255
+    assert bounded("x" * 255) == "x" * 255
+    assert len(bounded("x" * 256)) == 255

@@ -113,6 +113,8 @@ def test_no_host_no_labels_no_value() -> None:
     assert made["text"] == "FIRING disk"
     assert made["blocks"][0]["text"]["text"] == ":warning: *FIRING* *disk*"
     assert len(made["blocks"]) == 2
+    assert message(alert(host=" ", name="\n"))["text"] == "FIRING (no name)"
+    assert "*(no name)*" in message(alert(name="\n"))["blocks"][0]["text"]["text"]
 
 
 HOSTILE = "<!channel> <@U123> <#C1|x> <https://evil.example|click> @here @Everyone &amp; a < b > c"
