@@ -54,7 +54,7 @@ def settings() -> str:
     """`settings.md`: a table per section."""
     schema = inspect.type_info(Settings)
     types = (line for name in kinds.OURS for line in _type(name))
-    return "\n".join([_HEAD, *_sections(schema), *types, _PRESETS, *_presets(), ""])
+    return "\n".join([_HEAD, *_sections(schema), *types, *_parts(), _PRESETS, *_presets(), ""])
 
 
 def _type(name: str) -> Iterator[str]:
@@ -66,9 +66,19 @@ def _type(name: str) -> Iterator[str]:
     if own or changed:
         text = struct.cls.__doc__ or ""
         yield from _table(f"destinations[]` of type `{name}", text, [*own, *changed], overridable=False)
-    for field in own:
-        for inner in _structs(field.type):
-            yield from _section(inner, f"destinations[].{field.encode_name}")
+
+
+def _parts() -> Iterator[str]:
+    """The sections in what single types have; one that several share is told once."""
+    common = {field.name for field in _structs(inspect.type_info(Destination))[0].fields}
+    parts: dict[str, inspect.StructType] = {}
+    for name in kinds.OURS:
+        for field in _structs(inspect.type_info(kinds.settings(name)))[0].fields:
+            inner = _structs(field.type)
+            if inner and field.name not in common:
+                parts.setdefault(f"destinations[].{field.encode_name}", inner[0])
+    for name, struct in parts.items():
+        yield from _section(struct, name)
 
 
 def _sections(kind: inspect.Type, name: str = "") -> Iterator[str]:
@@ -140,7 +150,8 @@ def _takes(kind: inspect.Type) -> str:
     if isinstance(kind, inspect.UnionType):
         return " or ".join(name for name in map(_takes, kind.types) if name)
     if isinstance(kind, inspect.ListType):
-        return f"list of {_takes(kind.item_type)}s"
+        each = _takes(kind.item_type)
+        return f"list, each a {each}" if " " in each else f"list of {each}s"
     if isinstance(kind, inspect.DictType):
         return f"names, each with {_takes(kind.value_type)}"
     return _takes_one(kind)
@@ -152,7 +163,7 @@ def _takes_one(kind: inspect.Type) -> str:
     if isinstance(kind, inspect.LiteralType):
         return " or ".join(f"`{value}`" for value in kind.values)
     if isinstance(kind, inspect.IntType):
-        return f"whole number, {kind.ge} or more"
+        return f"whole number, {kind.ge} " + ("or more" if kind.le is None else f"to {kind.le}")
     if isinstance(kind, inspect.StrType) and kind.pattern:
         return "name"
     return _NAMES[type(kind)]

@@ -1,7 +1,7 @@
 """What an HTTP answer means: takes status, headers and the body's beginning, returns an Outcome.
 
-Pure. The table of what is retried, what says that the destination is gone, what is refused for good; and the
-texts for people, in which no secret is left.
+Pure. What is retried, what says that the destination is gone, what is refused for good; and the texts for
+people, in which no secret is left.
 """
 
 from __future__ import annotations
@@ -18,16 +18,6 @@ READ = 4096  # bytes of an answer's body that are read
 KEPT = 1024  # bytes of it that are kept, as text
 
 _SECONDS = re.compile(r"-?[0-9]{1,12}(\.[0-9]{0,9})?")
-_KINDS = {
-    401: OutcomeKind.GONE,
-    403: OutcomeKind.GONE,
-    404: OutcomeKind.GONE,
-    410: OutcomeKind.GONE,
-    408: OutcomeKind.FAILED,
-    409: OutcomeKind.FAILED,
-    425: OutcomeKind.FAILED,
-    429: OutcomeKind.THROTTLED,
-}
 _DELIVERED = {status: Outcome(OutcomeKind.DELIVERED, status) for status in range(200, 300)}
 
 
@@ -36,12 +26,24 @@ def delivered(status: int) -> Outcome | None:
     return _DELIVERED.get(status)
 
 
-def refusal(status: int, location: str | None, retry_after: float | None, text: str) -> Outcome:
-    """The outcome of an answer that is no 2xx; `text` is from `excerpt`."""
-    kind = _KINDS.get(status)
+def listed(
+    retry_on: Iterable[int], gate_on: Iterable[int], reject_on: Iterable[int]
+) -> dict[int, OutcomeKind]:
+    """The kinds of the statuses that a destination lists, for `refusal`."""
+    kinds = dict.fromkeys(retry_on, OutcomeKind.FAILED)
+    if 429 in kinds:
+        kinds[429] = OutcomeKind.THROTTLED
+    return kinds | dict.fromkeys(gate_on, OutcomeKind.GONE) | dict.fromkeys(reject_on, OutcomeKind.REJECTED)
+
+
+def refusal(
+    status: int, kind: OutcomeKind | None, location: str | None, retry_after: float | None, text: str
+) -> Outcome:
+    """The outcome of an answer that is no 2xx; `kind` is what the lists say of its status, `text` is from
+    `excerpt`."""
     if kind is None:
         kind = OutcomeKind.REJECTED if 400 <= status < 500 else OutcomeKind.FAILED
-    if status == 503 and retry_after is not None:
+    if status == 503 and retry_after is not None and kind is OutcomeKind.FAILED:
         kind = OutcomeKind.THROTTLED
     said = f"HTTP {status}"
     if 300 <= status < 400 and location is not None:

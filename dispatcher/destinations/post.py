@@ -10,6 +10,7 @@ from __future__ import annotations
 import io
 import time
 from collections.abc import Callable, Iterable, Mapping
+from ssl import SSLContext
 
 import aiohttp
 from aiohttp import ClientTimeout, StreamReader
@@ -18,8 +19,10 @@ from multidict import CIMultiDictProxy
 
 from common.outcomes import Outcome
 from dispatcher.destinations import answer, session
+from dispatcher.destinations.environment import proxy
 from dispatcher.destinations.http_settings import Http
 from dispatcher.destinations.request import target
+from dispatcher.destinations.tls import Tls, TlsFault, context
 from dispatcher.destinations.unanswered import dropped, unanswered
 
 _LARGE = 2**20  # bytes; aiohttp wants larger bodies as a file, which it writes in pieces
@@ -53,11 +56,15 @@ class Poster:
     ) -> None:
         self._to = target(settings, headers or {}, hide)
         self._timeout = float(settings.timeout)
+        self._connect_timeout = float(settings.connect_timeout)
+        self._kinds = answer.listed(settings.retry_on, settings.gate_on, settings.reject_on)
         self._plan = session.Plan(
             headers=self._to.headers,
             timeout=self._within(self._timeout),
             limit=settings.max_in_flight,
             guarded=not settings.allow_private,
+            ssl=_ssl(settings),
+            proxy=proxy(self._to.url) if settings.proxy_from_env else None,
         )
         self._read = read
         self._clock = clock
@@ -84,6 +91,7 @@ class Poster:
             return done
         return answer.refusal(
             answered.status,
+            self._kinds.get(answered.status),
             answered.headers.get("Location"),
             answer.retry_after(answered.headers.getall("Retry-After", ()), self._clock()),
             self.excerpt(answered),
@@ -133,7 +141,16 @@ class Poster:
         return Answer(response.status, response.headers, read, whole)
 
     def _within(self, seconds: float) -> ClientTimeout:
-        return session.within(seconds, session.CONNECT_TIMEOUT)
+        return session.within(seconds, self._connect_timeout)
+
+
+def _ssl(settings: Http) -> SSLContext | None:
+    if settings.tls == Tls():
+        return None
+    try:
+        return context(settings.tls)
+    except TlsFault as fault:
+        raise ValueError(f"tls.{fault.setting}: {fault}") from None
 
 
 async def _beginning(content: StreamReader, most: int) -> tuple[bytes, bool]:

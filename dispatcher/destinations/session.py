@@ -9,14 +9,15 @@ from __future__ import annotations
 import socket
 from collections.abc import Mapping
 from contextvars import ContextVar
+from ssl import SSLContext
 
 import aiohttp
 from aiohttp import AddrInfoType, ClientTimeout
 from msgspec import Struct
+from yarl import URL
 
 from dispatcher import guard
 
-CONNECT_TIMEOUT = 3.0  # seconds for looking the name up, connecting and TLS
 DNS_TTL = 30  # seconds; an open connection outlives it
 
 
@@ -34,12 +35,18 @@ _dial: ContextVar[Dial] = ContextVar("dial")
 
 
 class Plan(Struct, frozen=True):
-    """How to connect. `limit` bounds the open connections, `headers` go with every request."""
+    """How to connect.
+
+    `limit` bounds the open connections, `headers` go with every request. Behind a proxy the guard sees the
+    proxy's address only.
+    """
 
     headers: Mapping[str, str]
     timeout: ClientTimeout
     limit: int
     guarded: bool
+    ssl: SSLContext | None = None
+    proxy: URL | None = None
 
 
 def within(seconds: float, connect: float) -> ClientTimeout:
@@ -62,6 +69,7 @@ def session(plan: Plan, *, reuse: bool) -> aiohttp.ClientSession:
         force_close=not reuse,
         resolver=guard.Resolver(guarded=plan.guarded),
         ttl_dns_cache=DNS_TTL,
+        ssl=True if plan.ssl is None else plan.ssl,
         socket_factory=_open_public if plan.guarded else _open_any,
     )
     return aiohttp.ClientSession(
@@ -71,6 +79,7 @@ def session(plan: Plan, *, reuse: bool) -> aiohttp.ClientSession:
         auto_decompress=False,
         timeout=plan.timeout,
         trust_env=False,
+        proxy=plan.proxy,
     )
 
 

@@ -356,8 +356,7 @@ async def test_a_body_that_never_ends_costs_the_timeout_and_no_more(
     assert (outcome.kind, outcome.status) == (kind, status)
 
 
-async def test_a_connection_that_is_never_taken(new: New, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dispatcher.destinations.session.CONNECT_TIMEOUT", 0.1)
+async def test_a_connection_that_is_never_taken(new: New) -> None:
     with socket.socket() as full, socket.socket() as first, socket.socket() as second:
         full.bind(("127.0.0.1", 0))
         full.listen(0)
@@ -365,7 +364,9 @@ async def test_a_connection_that_is_never_taken(new: New, monkeypatch: pytest.Mo
             filler.setblocking(False)
             filler.connect_ex(full.getsockname())
         port = full.getsockname()[1]
-        outcome = await once(new(f"http://127.0.0.1:{port}/", timeout=Duration(5)))
+        outcome = await once(
+            new(f"http://127.0.0.1:{port}/", timeout=Duration(5), connect_timeout=Duration(0.1))
+        )
     assert outcome == Outcome(OutcomeKind.TIMEOUT, error=f"timeout connecting to 127.0.0.1:{port}")
 
 
