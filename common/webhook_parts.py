@@ -71,7 +71,12 @@ def header_fault(name: str, value: Secret, url: Secret | None) -> str | None:
         return "is set by redispatch"
     if name.lower() == "authorization" and url is not None and _has_user(url):
         return "the url has a user name or password as well"
-    if any(character != "\t" and not character.isprintable() for character in value.reveal()):
+    return value_fault(value.reveal())
+
+
+def value_fault(text: str) -> str | None:
+    """A header's value on one line."""
+    if any(character != "\t" and not character.isprintable() for character in text):
         return "holds a line break or another control character"
     return None
 

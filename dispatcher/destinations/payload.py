@@ -1,12 +1,15 @@
 """The payload of a delivery: what a webhook posts and stdout prints, when there is no template.
 
-Takes a Delivery, returns the structs of `{"type", "timestamp", "data"}` or their JSON. Pure. A delivery gives
-the same bytes each time, but for `attempt`. Raises one of RENDER_FAULTS for what JSON or a date can't hold.
+Takes a Delivery, or those of a batch, returns the structs of `{"type", "timestamp", "data"}` or their JSON.
+Pure. A delivery gives the same bytes each time, but for `attempt`. Raises one of RENDER_FAULTS for what JSON
+or a date can't hold.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
+from hashlib import blake2b
 
 import msgspec
 from msgspec import Struct
@@ -50,6 +53,21 @@ class Payload(Struct):
     data: Data
 
 
+class Batch(Struct):
+    """Several alerts, the oldest first."""
+
+    count: int
+    alerts: list[Data]
+
+
+class BatchPayload(Struct):
+    """The payload of several; `timestamp` is when the latest event occurred."""
+
+    type: str
+    timestamp: str
+    data: Batch
+
+
 def rfc3339(ms: int) -> str:
     """`2026-11-29T17:42:00.000Z` for milliseconds since the epoch. Raises OverflowError outside 1..9999."""
     return (_EPOCH + timedelta(milliseconds=ms)).isoformat(timespec="milliseconds") + "Z"
@@ -89,3 +107,20 @@ _encode = msgspec.json.Encoder().encode
 def body(delivery: Delivery) -> bytes:
     """The payload as JSON."""
     return _encode(payload(delivery))
+
+
+def in_order(deliveries: Iterable[Delivery]) -> list[Delivery]:
+    """By the time of the event, and by key."""
+    return sorted(deliveries, key=lambda each: (each.alert.since, each.key))
+
+
+def batch_id(keys: Iterable[str]) -> str:
+    """The `webhook-id` of a batch: the same for the same members, in any order."""
+    return "batch_" + blake2b("\n".join(sorted(keys)).encode(), digest_size=16).hexdigest()
+
+
+def batch_body(deliveries: Sequence[Delivery]) -> bytes:
+    """The payload of several as JSON, in the order given."""
+    latest = rfc3339(max(each.alert.timestamp for each in deliveries))
+    members = [payload(each).data for each in deliveries]
+    return _encode(BatchPayload("alert.batch", latest, Batch(len(members), members)))

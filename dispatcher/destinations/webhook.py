@@ -1,30 +1,32 @@
 """Delivers as a Standard Webhook: renders, names and signs; the rest is `post`'s.
 
-Takes a Delivery, returns an Outcome. A delivery keeps its `webhook-id`, the key, over all attempts.
+Takes a Delivery, or several as a batch, returns an Outcome. A delivery keeps its `webhook-id`, the key, over
+all attempts; a batch keeps one that its members' keys make.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Annotated
 
 from msgspec import Meta, field
+from msgspec.structs import replace
 
 from common.faults import Path
 from common.outcomes import Outcome, OutcomeKind
 from common.units import Secret
 from common.webhook_parts import secret_fault, signing_key
-from dispatcher.destinations import http_settings
-from dispatcher.destinations.base import Delivery, Unusable
+from dispatcher.destinations import compose, http_settings
+from dispatcher.destinations.base import Delivery, Request, Unrenderable, Unusable
 from dispatcher.destinations.http_settings import Http
-from dispatcher.destinations.payload import RENDER_FAULTS, body
+from dispatcher.destinations.payload import RENDER_FAULTS, batch_id, in_order
 from dispatcher.destinations.post import Poster
 from dispatcher.destinations.signing import signature
 
-__all__ = ["Settings", "Webhook", "faults", "make", "warnings"]
+__all__ = ["BATCHES", "Settings", "Webhook", "faults", "make", "warnings"]
 
-
+BATCHES = True
 _SHORT_SECRET = 32  # characters after whsec_: Standard Webhooks asks for 24 bytes, which is 32 of base64
 
 
@@ -34,6 +36,9 @@ class Settings(Http, frozen=True, kw_only=True, forbid_unknown_fields=True):
     secrets: Annotated[list[Secret], Meta(description="signing secrets, newest first; each signs")] = field(
         default_factory=list
     )
+    template: Annotated[
+        Secret | None, Meta(description="what makes the body, in Jinja; see docs/templates.md")
+    ] = None
 
 
 class Webhook:
@@ -42,28 +47,46 @@ class Webhook:
     def __init__(self, destination: Settings, clock: Callable[[], float] = time.time) -> None:
         self._keys = _keys(destination)
         self._clock = clock
-        self._poster = Poster(destination, hide=_hidden(destination), clock=clock)
+        self._composer = compose.Composer(destination.template, destination.headers)
+        always = replace(destination, headers=compose.fixed(destination.headers))
+        self._poster = Poster(always, hide=_hidden(destination), clock=clock)
 
     async def deliver(self, delivery: Delivery) -> Outcome:
         """One attempt, over within the destination's timeout."""
+        return await self.deliver_batch((delivery,))
+
+    async def deliver_batch(self, deliveries: Sequence[Delivery]) -> Outcome:
+        """One attempt for all of them together."""
         try:
-            payload = body(delivery)
-            headers = self._headers(delivery.key, payload)
-        except RENDER_FAULTS as fault:
+            request = self.request(deliveries)
+        except Unrenderable as fault:
             return Outcome(OutcomeKind.RENDER, error=f"the request can't be built: {fault}")
-        return await self._poster.post(payload, headers)
+        return await self._poster.post(request.body, request.headers)
+
+    def request(self, deliveries: Sequence[Delivery]) -> Request:
+        """What is sent now, the oldest event first. Raises Unrenderable."""
+        if len(deliveries) == 1:
+            name = deliveries[0].key
+        else:
+            name = batch_id(each.key for each in deliveries)
+            deliveries = in_order(deliveries)
+        try:
+            body, headers = self._composer.compose(deliveries)
+            return Request(headers | self._headers(name, body), body)
+        except RENDER_FAULTS as fault:
+            raise Unrenderable(str(fault)) from fault
 
     async def close(self) -> None:
         """Close the connections; attempts under way fail."""
         await self._poster.close()
 
-    def _headers(self, key: str, payload: bytes) -> dict[str, str]:
-        if not (key and key.isascii() and key.isprintable()):
+    def _headers(self, name: str, body: bytes) -> dict[str, str]:
+        if not (name and name.isascii() and name.isprintable()):
             raise ValueError("the key does not fit into a header")
         now = int(self._clock())
-        headers = {"webhook-id": key, "webhook-timestamp": str(now)}
+        headers = {"webhook-id": name, "webhook-timestamp": str(now)}
         if self._keys:
-            headers["webhook-signature"] = signature(self._keys, key, now, payload)
+            headers["webhook-signature"] = signature(self._keys, name, now, body)
         return headers
 
 
@@ -73,6 +96,8 @@ def faults(destination: Settings) -> Iterator[tuple[Path, str]]:
     for index, secret in enumerate(destination.secrets):
         if fault := secret_fault(secret):
             yield ("secrets", index), fault
+    batches = destination.batch is not None
+    yield from compose.faults(destination.template, destination.headers, batches)
 
 
 def warnings(destination: Settings) -> Iterator[tuple[Path, str]]:

@@ -84,7 +84,10 @@ def faults(config: Path, text: str) -> list[str]:
             "destinations[0].headers.AUTHORIZATION: the url has a user name or password as well",
         ),
         ("destinations: [{name: a, type: stdout, url: x}]", "destinations[0].url: is unknown"),
-        (WEBHOOK % "batch: {}", "destinations[0].batch: webhook takes one alert at a time"),
+        (
+            "destinations: [{name: a, type: stdout, batch: {}}]",
+            "destinations[0].batch: stdout takes one alert at a time",
+        ),
         (WEBHOOK % "breaker: {open: 0}", "destinations[0].breaker.open: expected at least 1ms"),
         ("destinations: [{name: readings, type: stdout}]", "destinations[0].name: readings is reserved"),
         ("routes: [{to: [nobody]}]", "routes[0].to[0]: no destination is called nobody"),
