@@ -19,9 +19,14 @@ Command: TypeAlias = tuple[bytes | str | int, ...]
 
 
 class Wire:
-    """A connection out of a client's pool, kept until `close`. Calls queue up, they never mix."""
+    """A connection out of a client's pool, kept until `close`. Calls queue up, they never mix.
+
+    `connections` counts how often one was made: as long as it stays the same, it is the same server that
+    answers, and has been up all the time.
+    """
 
     def __init__(self, redis: Redis) -> None:
+        self.connections = 0
         self._pool = redis.connection_pool
         self._connection: QuickConnection | None = None
         self._turn = asyncio.Lock()
@@ -39,8 +44,11 @@ class Wire:
             connection = self._connection
             if connection is None:
                 connection = self._connection = await self._pool.get_connection()
+                self.connections += 1
             try:
-                await connection.connect()
+                if not connection.is_connected:
+                    self.connections += 1
+                    await connection.connect()
                 return await connection.exchange(commands)
             except BaseException:  # whatever it was
                 await connection.disconnect(nowait=True)  # what still comes would answer the next call

@@ -21,7 +21,7 @@ from common.alert import Malformed, TooNew
 from common.outcomes import Dead, Duplicate, Later, Reason, Settlement, Superseded
 from common.policy import record_ttl, retry_policy
 from common.wire import Wire
-from dispatcher.claim import Verdict, claim
+from dispatcher.claim import JustRead, Verdict, claim
 from dispatcher.deliver import Deliverer
 from dispatcher.destinations.base import Delivery
 from dispatcher.entry import Entry, read
@@ -34,6 +34,7 @@ from dispatcher.trouble import Trouble
 LOOK_AGAIN = 1.0  # seconds until another copy in flight is looked at again, with as much jitter
 MOST = 1000  # entries in one take, and so in one claim: Lua's unpack stops at 8,000
 TOO_NEW = 5.0  # seconds until a newer replica may have taken it
+SURELY_MINE = 1000  # ms after a read in which its entries are nobody else's; the claim script allows no more
 
 
 class Lane:
@@ -60,6 +61,7 @@ class Lane:
         self._deliver = self._deliverer.deliver
         self._taking = Wire(replica.redis)
         self._claiming = Wire(replica.redis)
+        self._surely_mine = min(SURELY_MINE, replica.settings.dispatcher.visibility_timeout.ms // 6)
         # Never all slots at once: while Redis settles one part, the next is read and sent.
         self._most = max(1, min(MOST, self._slots // 4))
         self._closed = False  # the gate, as last seen
@@ -96,17 +98,19 @@ class Lane:
 
     async def _take(self, free: int) -> Taken:
         replica = self.replica
+        before, connections = replica.clock.now(), self._claiming.connections
         taken = await take(self._taking, self.keys, replica.consumer, free, closed=self._closed)
         self._closed = bool(taken.gate)
         replica.clock.set(taken.now)
         replica.pulse.beat()
         replica.metrics.progress.set_to_current_time()
+        just_read = JustRead(min(before, taken.now) + self._surely_mine, connections)
         if self._closed:
             self.hand_back(taken.entries)
         elif len(taken.entries) == free:  # more is waiting: it is read while these are claimed
-            replica.tasks.create_task(self._claim_and_follow(self._open(taken.entries)))
+            replica.tasks.create_task(self._claim_and_follow(self._open(taken.entries), just_read))
         else:
-            await self.start(taken.entries)
+            await self._claim_and_follow(self._open(taken.entries), just_read)
         return taken
 
     async def _rest(self, taken: Taken) -> None:
@@ -140,13 +144,15 @@ class Lane:
                 self._conclude(entry, None, Later(TOO_NEW, spends=False), claimed=False)
         return readable
 
-    async def _claim_and_follow(self, readable: list[tuple[Entry, Delivery]]) -> None:
+    async def _claim_and_follow(
+        self, readable: list[tuple[Entry, Delivery]], just_read: JustRead | None = None
+    ) -> None:
         if not readable:
             return
         if self.replica.stopping.is_set():
             self.hand_back(entry for entry, _ in readable)
             return
-        verdicts = await self._claim([delivery for _, delivery in readable])
+        verdicts = await self._claim([delivery for _, delivery in readable], just_read)
         now = self.replica.clock.now()
         for (entry, delivery), verdict in zip(readable, verdicts, strict=True):
             self._follow(entry, delivery, verdict, now)
@@ -157,7 +163,7 @@ class Lane:
             self.in_work[entry.id] = entry
             self._conclude(entry, None, Later(0, spends=False), claimed=False)
 
-    async def _claim(self, deliveries: list[Delivery]) -> list[Verdict]:
+    async def _claim(self, deliveries: list[Delivery], just_read: JustRead | None) -> list[Verdict]:
         replica = self.replica
         while True:
             try:
@@ -167,11 +173,13 @@ class Lane:
                     replica.consumer,
                     self._caps.record_ttl,
                     deliveries,
+                    just_read,
                 )
             except errors.RedisError as fault:
                 if replica.stopping.is_set():
                     return [Verdict.NOT_MINE] * len(deliveries)  # pending: others will reclaim it
                 await self.trouble.wait_out(fault)
+                just_read = None  # whoever answers next may be another server
 
     def _follow(self, entry: Entry, delivery: Delivery, verdict: Verdict, now: int) -> None:
         match verdict:

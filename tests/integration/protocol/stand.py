@@ -15,7 +15,7 @@ from common.scripts import Script
 from common.settings import Queue
 from common.snapshot import Snapshot, snapshot
 from common.wire import Wire
-from dispatcher.claim import Verdict, claim
+from dispatcher.claim import JustRead, Verdict, claim
 from dispatcher.entry import Entry, read
 from dispatcher.settle import Caps, Settled, Settling, settle
 from dispatcher.take import Taken, make_group, take
@@ -62,10 +62,15 @@ class Stand:
         """Entries and the rest of the answer."""
         return await take(self.wire, self.at, consumer, most)
 
-    async def claim(self, consumer: str, *entries: Entry) -> list[Verdict]:
+    async def claim(self, consumer: str, *entries: Entry, just_read: JustRead | None = None) -> list[Verdict]:
         """Verdicts."""
         deliveries = [read(entry) for entry in entries]
-        return await claim(self.wire, self.at, consumer, TTL, deliveries)
+        return await claim(self.wire, self.at, consumer, TTL, deliveries, just_read)
+
+    async def just_read(self, ms: int = 900) -> JustRead:
+        """What was read is surely the reader's for so long."""
+        seconds, micros = await self.redis.time()
+        return JustRead(seconds * 1000 + micros // 1000 + ms, self.wire.connections)
 
     async def settle(
         self, consumer: str, *batch: tuple[Entry, Settlement], claimed: bool = True, readable: bool = True

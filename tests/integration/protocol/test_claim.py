@@ -1,9 +1,12 @@
 from __future__ import annotations
 
+import pytest
+
 from common.alert import Status
 from common.keys import GROUP
 from common.outcomes import Dead, Delivered, Later, Reason, Superseded
 from dispatcher.claim import Verdict
+from dispatcher.reclaim import find
 from dispatcher.settle import Settled
 from tests.integration.protocol.stand import Stand
 
@@ -59,6 +62,55 @@ async def test_not_mine_without_being_pending_under_me_with_this_count(stand: St
     await stand.redis.xack(stand.at.stream, GROUP, nobodys.id)
     assert await stand.claim("a", taken, counted, nobodys) == [Verdict.NOT_MINE] * 3
     assert [await stand.state(key) for key in ("taken", "counted", "nobodys")] == ["queued"] * 3
+
+
+async def test_just_read_and_waiting_is_mine_without_a_look(stand: Stand) -> None:
+    await stand.append("k")
+    [entry] = await stand.take("a")
+    await stand.redis.xack(
+        stand.at.stream, GROUP, entry.id
+    )  # by hand; nobody else takes away what is just read
+    assert await stand.claim("a", entry, just_read=await stand.just_read()) == [Verdict.DELIVER]
+    assert await stand.state("k") == "in_flight"
+
+
+@pytest.mark.parametrize("ms", [-1, 5000], ids=["too long ago", "the clock was set back"])
+async def test_not_just_read_by_the_servers_clock(stand: Stand, ms: int) -> None:
+    await stand.append("k")
+    [entry] = await stand.take("a")
+    await reclaimed(stand, entry.id, "b")
+    assert await stand.claim("a", entry, just_read=await stand.just_read(ms)) == [Verdict.NOT_MINE]
+    assert await stand.state("k") == "queued"
+
+
+async def test_just_read_from_a_server_that_was_connected_to_since_then(stand: Stand) -> None:
+    await stand.append("k")
+    [entry] = await stand.take("a")
+    just_read = await stand.just_read()
+    await stand.wire.close()
+    await reclaimed(stand, entry.id, "b")
+    assert await stand.claim("a", entry, just_read=just_read) == [Verdict.NOT_MINE]
+
+
+async def test_just_read_and_claimed_by_another_meanwhile(stand: Stand) -> None:
+    await stand.append("k")
+    [entry] = await stand.take("a")
+    just_read = await stand.just_read()
+    await stand.redis.xgroup_delconsumer(stand.at.stream, GROUP, "a")  # by hand
+    _, [found] = await find(stand.redis, stand.at, "b", most=10, start="-")
+    assert await stand.claim("b", found) == [Verdict.DELIVER]
+    assert await stand.claim("a", entry, just_read=just_read) == [Verdict.NOT_MINE]
+    record = await stand.record("k")
+    assert record is not None
+    assert record.consumer == "b"
+
+
+async def test_two_copies_just_read_together_are_one_delivery(stand: Stand) -> None:
+    await stand.append("k")
+    await copy(stand, "k")
+    entries = await stand.take("a")
+    just_read = await stand.just_read()
+    assert await stand.claim("a", *entries, just_read=just_read) == [Verdict.DELIVER, Verdict.LOOK_AGAIN]
 
 
 async def test_copy_of_one_in_flight_is_to_look_again_and_leaves_the_record_alone(stand: Stand) -> None:

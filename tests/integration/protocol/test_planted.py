@@ -56,10 +56,22 @@ LOOK_AGAIN_WRITES: Change = (
 CLAIM, SETTLE, TAKE, APPEND = dispatcher.claim, dispatcher.settle, dispatcher.take, common.append
 
 PLANTED: dict[str, tuple[ModuleType, list[Change]]] = {
-    "claim without count": (CLAIM, [("if mine[id] == tonumber(deliveries) then", "if mine[id] then")]),
+    "claim without count": (CLAIM, [("delivery_count(id) == tonumber(deliveries)", "delivery_count(id)")]),
     "claim of what is somebody else's": (
         CLAIM,
-        [("if mine[id] == tonumber(deliveries) then", "if true then")],
+        [("delivery_count(id) == tonumber(deliveries)", "true")],
+    ),
+    "claim that takes everything for just read": (
+        CLAIM,
+        [("local just_read = left > 0 and left <= 1000", "local just_read = true")],
+    ),
+    "claim of what was just read without a look at its record": (
+        CLAIM,
+        [("if waits and just_read or", "if just_read or")],
+    ),
+    "claim that takes another copy for the one that waits": (
+        CLAIM,
+        [("string.sub(text, 1, #id + 8) == 'queued ' .. id .. ' '", "string.sub(text, 1, 7) == 'queued '")],
     ),
     "claim of what was delivered": (CLAIM, [("if state == 'delivered' and not force then", "if false then")]),
     "claim of what is in flight": (

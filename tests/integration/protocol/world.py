@@ -25,7 +25,7 @@ from common.settings import Queue
 from common.states import Event as Move
 from common.trouble import Kind, kind_of
 from common.wire import Wire
-from dispatcher.claim import claim
+from dispatcher.claim import JustRead, claim
 from dispatcher.entry import Entry, read
 from dispatcher.keep_alive import keep_alive
 from dispatcher.reclaim import find, reap, reclaim
@@ -158,7 +158,7 @@ class World:
         await self._in_order(name)
         at = self.keys[name]
         taken = await self._try(name, lambda: take(self._wire, at, replica.consumer, most))
-        self._hold(replica, name, taken.entries)
+        self._hold(replica, name, taken.entries, just_read=True)
         await self._checked(name, {})
 
     async def _in_order(self, name: str) -> None:
@@ -171,10 +171,12 @@ class World:
         if soon:
             await self.redis.zadd(self.keys[name].retry, soon)
 
-    def _hold(self, replica: Replica, name: str, entries: Sequence[Entry]) -> None:
+    def _hold(
+        self, replica: Replica, name: str, entries: Sequence[Entry], *, just_read: bool = False
+    ) -> None:
         self.witnesses[name].handed(replica.consumer, entries)
         for entry in entries:
-            held = Held(replica.consumer, entry, read(entry))
+            held = Held(replica.consumer, entry, read(entry), just_read)
             replica.hand[name].append(held)
             self.witnesses[name].start(held)
 
@@ -185,8 +187,9 @@ class World:
         if not held:
             return
         at, wanted = self.keys[name], [each.delivery for each in held]
+        just_read = await self._just_read() if all(each.just_read for each in held) else None
         verdicts = await self._try(
-            name, lambda: claim(self._wire, at, replica.consumer, CAPS.record_ttl, wanted)
+            name, lambda: claim(self._wire, at, replica.consumer, CAPS.record_ttl, wanted, just_read)
         )
         for each, verdict in zip(held, verdicts, strict=True):
             self.witnesses[name].claimed(each, verdict)
@@ -197,6 +200,18 @@ class World:
             forced = {Move.CLAIM_FORCED} if each.delivery.force else set()
             events[each.delivery.key] = {Move.CLAIM, *forced, *events.get(each.delivery.key, ())}
         await self._checked(name, events)
+
+    async def _just_read(self) -> JustRead:
+        """As if no time had passed since the read."""
+        seconds, micros = await self.redis.time()
+        return JustRead(seconds * 1000 + micros // 1000 + 900, self._wire.connections)
+
+    def _time_has_passed(self, name: str, entries: Sequence[Entry]) -> None:
+        """Nobody has just read these."""
+        ids = {entry.id for entry in entries}
+        for held in self.witnesses[name].open:
+            if held.entry.id in ids:
+                held.just_read = False
 
     def send(self, replica: Replica, name: str, *, answered: bool) -> None:
         """Everything claimed reaches the destination."""
@@ -250,6 +265,7 @@ class World:
         if not alone and any(entry.deliveries > 2 for entry in found.entries):
             raise Violation("a suspect was taken among others")
         self.suspects[name] = found.suspect
+        self._time_has_passed(name, found.entries)
         self._hold(replica, name, found.entries)
         self.witnesses[name].reclaimed((await self._look())[name])
         await self._checked(name, {})
