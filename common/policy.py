@@ -6,12 +6,31 @@ into how long a record lives.
 
 from __future__ import annotations
 
+import math
+
 from msgspec import Struct
+from msgspec.structs import replace
 
 from common.settings import Destination
 from common.units import Duration
 
 _HOUR = 3600.0
+
+
+class Slot(Struct, frozen=True):
+    """When an attempt may take place, seconds after the first one began.
+
+    `wait` is the longest wait before it, `capped` whether that would be longer without `cap`. `expected` is
+    without regard to `max_age`, `latest` never beyond it; `within` whether it surely comes before that.
+    """
+
+    attempt: int
+    wait: float
+    capped: bool
+    earliest: float
+    expected: float
+    latest: float
+    within: bool
 
 
 class Policy(Struct, frozen=True):
@@ -40,6 +59,21 @@ class Policy(Struct, frozen=True):
         for attempt in range(1, self.attempts):
             times.append(times[-1] + self.ceiling(attempt) / 2)
         return times
+
+    def timeline(self, timeout: float = 0.0) -> list[Slot]:
+        """All attempts of a delivery that fails for good, each of them after at most `timeout` seconds.
+
+        Full jitter: a wait may be nothing at all, and half of it is expected, beside attempts that take no
+        time. None begins later than `max_age` after the first, which is taken to begin at once.
+        """
+        slots, latest = [Slot(1, 0.0, False, 0.0, 0.0, 0.0, True)], 0.0
+        for failures, expected in enumerate(self.expected()[1:], 1):
+            wait = self.ceiling(failures)
+            latest += timeout + wait
+            within, last = latest <= self.max_age, min(latest, self.max_age)
+            capped = wait < replace(self, cap=math.inf).ceiling(failures)
+            slots.append(Slot(failures + 1, wait, capped, 0.0, expected, last, within))
+        return slots
 
 
 # page: someone has to know now, and after an hour it is history.
