@@ -27,7 +27,7 @@ _Call: TypeAlias = tuple[list[str], list[Argument]]  # keys and arguments
 _Item: TypeAlias = tuple[str, str, bytes]  # key, hash of the content, stored form
 
 
-class NotDurable(Exception):
+class NotDurable(errors.RedisError):
     """Redis has it, but not yet where `ingest.durability` wants it; the text says how far it is."""
 
 

@@ -11,6 +11,8 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
+from common.alert import Alert
+
 
 class Reason(StrEnum):
     """Why a delivery was given up."""
@@ -54,13 +56,15 @@ class Outcome(Struct, frozen=True):
     """What a destination says of one attempt.
 
     `status` is the HTTP status when there was one; `error` a short text for people, without secrets;
-    `retry_after` seconds, when the destination asked for it.
+    `retry_after` seconds, when the destination asked for it; `then` what it made of the alert, with a key of
+    its own, which goes on to the destination's `follow_ups` before the original is settled.
     """
 
     kind: OutcomeKind
     status: int | None = None
     error: str = ""
     retry_after: float | None = None
+    then: Alert | None = None
 
 
 class Delivered(Struct, frozen=True):
