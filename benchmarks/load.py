@@ -1,4 +1,5 @@
-"""Load from wrk: alerts with unique keys over some connections, for some seconds.
+"""Load from wrk: alerts with unique keys over some connections, for some seconds, as fast as they are
+answered or at a pace.
 
 Takes an address; returns what wrk measured. Raises Missing when there is no wrk on this machine.
 """
@@ -23,6 +24,14 @@ function request()
     '"severity":"critical","summary":"the disk of this machine is full"}')
 end
 """
+_PACED = """
+function delay()
+  return math.random(0, LONGEST)
+end
+"""
+_WAITING = (
+    0.85  # of the time from one request of a connection to its next at a pace; the rest is for the answer
+)
 _MS = {"us": 0.001, "ms": 1.0, "s": 1000.0, "m": 60_000.0}
 
 
@@ -39,19 +48,33 @@ class Measured(Struct, frozen=True):
     refused: int
 
 
-async def load(address: str, directory: Path, *, seconds: float, connections: int = 32) -> Measured:
-    """One run of wrk against `address` (host:port)."""
+async def load(
+    address: str, directory: Path, *, seconds: float, connections: int = 32, pace: float = 0.0
+) -> Measured:
+    """One run of wrk against `address` (host:port).
+
+    Without a `pace` every connection sends again as soon as it is answered, so that the mean latency is
+    connections : rate whatever is measured. With one they wait at random in between, for about so many
+    requests per second altogether.
+    """
     wrk = shutil.which("wrk")
     if wrk is None:
         raise Missing("no wrk on this machine: apt-get install wrk")
     script = directory / "alerts.lua"
-    script.write_text(_SCRIPT.replace("RUN", secrets.token_hex(4)))
+    script.write_text(_SCRIPT.replace("RUN", secrets.token_hex(4)) + _pausing(connections, pace))
     options = ["-t1", f"-c{connections}", f"-d{seconds:.0f}s", "--latency", "-s", str(script)]
     process = await asyncio.create_subprocess_exec(
         wrk, *options, f"http://{address}/v1/alerts", stdout=asyncio.subprocess.PIPE
     )
     printed, _ = await process.communicate()
     return parse(printed.decode())
+
+
+def _pausing(connections: int, pace: float) -> str:
+    if not pace:
+        return ""
+    mean = _WAITING * 1000 * connections / pace
+    return _PACED.replace("LONGEST", f"{2 * mean:.0f}")
 
 
 def parse(printed: str) -> Measured:
