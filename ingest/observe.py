@@ -15,7 +15,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from common import keys
-from common.alert import Alert
+from common.alert import Alert, Status
 from common.scripts import Argument, Script, Server
 from common.settings import Settings
 from ingest.event import Event
@@ -79,7 +79,7 @@ class Observer:
     def _conclude(self, event: Event, first: tuple[str, ...], answer: _Answer) -> Routed:
         alert = event.alert
         if isinstance(answer, int):
-            return Routed(replace(alert, key=event.key or self._firing_key(alert, answer)), first)
+            return Routed(replace(alert, key=event.key or own_key(alert, self._window, answer)), first)
         at, n, told, severity, fired = answer
         if event.key is not None:
             key = event.key
@@ -90,14 +90,18 @@ class Observer:
         alert = replace(alert, key=key, severity=alert.severity or _text(severity))
         return Routed(alert, self._also(self._router.destinations(alert), fired))
 
-    def _firing_key(self, alert: Alert, n: int) -> str:
-        if alert.starts_at is not None:
-            return episode_key(alert.incident, alert.starts_at, False)
-        return window_key(alert.incident, alert.since, self._window, alert.severity, n, False)
-
     def _also(self, routed: tuple[str, ...], fired: bytes) -> tuple[str, ...]:
         names = (name for name in fired.decode().split(",") if name in self._known)
         return tuple(dict.fromkeys((*routed, *names)))
+
+
+def own_key(alert: Alert, window: int, n: int = 0) -> str:
+    """The key by what an event says itself, `n` resolutions before it in its window of so many ms: that of
+    every firing, and of a resolution that is the first thing heard of its incident."""
+    resolved = alert.status is Status.RESOLVED
+    if alert.starts_at is not None:
+        return episode_key(alert.incident, alert.starts_at, resolved)
+    return window_key(alert.incident, alert.since, window, alert.severity, n, resolved)
 
 
 def _slots(incidents: list[str]) -> list[list[int]]:

@@ -9,10 +9,27 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from common.alert import Alert
 from common.settings import Match, Route, Settings
 
 Allowed = Collection[str | None]
+
+
+class Looked(Struct, frozen=True):
+    """A route that an alert was held against; `field` is the first that does not fit, "" when all do.
+
+    `told` is what the alert has there, `wanted` what would have been right.
+    """
+
+    index: int
+    to: tuple[str, ...]
+    goes_on: bool
+    field: str = ""
+    told: str | None = None
+    wanted: tuple[str, ...] = ()
 
 
 class Router:
@@ -37,6 +54,15 @@ class Router:
             return tuple(chosen)
         return tuple(sorted(set(chosen), key=lambda name: self._order.get(name, len(self._order))))
 
+    def looked_at(self, alert: Alert) -> list[Looked]:
+        """The routes up to the one that ends it, and why not: for people."""
+        found: list[Looked] = []
+        for index, (fields, labels, to, goes_on) in enumerate(self._routes):
+            found.append(_look(Looked(index, to, goes_on), alert, fields, labels))
+            if not found[-1].field and not goes_on:
+                break
+        return found
+
 
 def _everywhere(settings: Settings) -> list[Route]:
     names = [destination.name for destination in settings.destinations]
@@ -49,6 +75,18 @@ def _matches(alert: Alert, fields: list[tuple[str, Allowed]], labels: list[tuple
             return False
     # a label that is absent is one that is empty
     return not labels or all(alert.labels.get(label, "") in allowed for label, allowed in labels)
+
+
+def _look(
+    route: Looked, alert: Alert, fields: list[tuple[str, Allowed]], labels: list[tuple[str, Allowed]]
+) -> Looked:
+    told = [(field, getattr(alert, field), allowed) for field, allowed in fields]
+    told += [(f"labels.{label}", alert.labels.get(label, ""), allowed) for label, allowed in labels]
+    for field, value, allowed in told:
+        if value not in allowed:
+            wanted = tuple(sorted(text or "" for text in allowed))
+            return replace(route, field=field, told=value or None, wanted=wanted)
+    return route
 
 
 def _fields(match: Match) -> list[tuple[str, Allowed]]:

@@ -8,7 +8,7 @@ import pytest
 
 from common.alert import Alert, Status
 from common.settings import Match, Route
-from ingest.route import Router
+from ingest.route import Looked, Router
 from tests.support.settings import build
 
 
@@ -59,4 +59,24 @@ def test_what_nothing_matches_goes_nowhere() -> None:
 def test_all_that_is_given_must_hold(match: Match, matches: bool) -> None:
     routed = router(Route(match=match, to=["log"]))
     given = alert(status=Status.RESOLVED, labels={"team": "ops"})
+    assert [not look.field for look in routed.looked_at(given)] == [matches]
+    given = alert(status=Status.RESOLVED, labels={"team": "ops"})
     assert bool(routed.destinations(given)) is matches
+
+
+def test_why_not_the_others() -> None:
+    routed = router(
+        Route(match=Match(name="n", severity=["error", "critical"]), to=["pager"]),
+        Route(match=Match(labels={"team": "ops"}), to=["log"]),
+        Route(match=Match(host="h"), to=["log"], continue_=True),
+        Route(match=Match(name="n"), to=["chat"]),
+        Route(to=["pager"]),
+    )
+    given = alert(severity="info")
+    assert routed.looked_at(given) == [
+        Looked(0, ("pager",), False, "severity", "info", ("critical", "error")),
+        Looked(1, ("log",), False, "labels.team", None, ("ops",)),
+        Looked(2, ("log",), True),
+        Looked(3, ("chat",), False),
+    ]
+    assert routed.destinations(given) == ("chat", "log")
