@@ -48,7 +48,11 @@ class Delivery(Struct, frozen=True, kw_only=True):
 
 
 class DestinationType(Protocol):
-    """A kind of destination. Whatever the other side does is an Outcome; it raises only for bugs."""
+    """A kind of destination. Whatever the other side does is an Outcome; it raises only for bugs.
+
+    `explain` shows more of one that also has `request(deliveries) -> Request`, which raises Unrenderable, and
+    `target`, a `request.Target`.
+    """
 
     def deliver(self, delivery: Delivery) -> Outcome | Awaitable[Outcome]:
         """One attempt. Who has nothing to wait for answers at once, without a coroutine."""

@@ -46,6 +46,7 @@ class PagerDuty:
     def __init__(self, destination: Settings) -> None:
         self._routing_key = destination.routing_key.reveal()
         self._poster = Poster(destination, hide=[self._routing_key])
+        self.target = self._poster.target
 
     def request(self, deliveries: Sequence[Delivery]) -> Request:
         """The event of the one delivery. Raises Unrenderable."""

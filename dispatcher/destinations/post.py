@@ -41,8 +41,8 @@ class Poster:
     """Posts to one destination.
 
     `headers` go with every request, over those of the settings. `hide` are texts to mask in errors beside
-    those in URL and headers, `read` how much of an answer's body is read, bytes. Raises ValueError that names
-    the setting that can't be used.
+    those in URL and headers, `read` how much of an answer's body is read, bytes. `target` is what is the same
+    in every request. Raises ValueError that names the setting that can't be used.
     """
 
     def __init__(
@@ -54,17 +54,17 @@ class Poster:
         read: int = answer.READ,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self._to = target(settings, headers or {}, hide)
+        self.target = target(settings, headers or {}, hide)
         self._timeout = float(settings.timeout)
         self._connect_timeout = float(settings.connect_timeout)
         self._kinds = answer.listed(settings.retry_on, settings.gate_on, settings.reject_on)
         self._plan = session.Plan(
-            headers=self._to.headers,
+            headers=self.target.headers,
             timeout=self._within(self._timeout),
             limit=settings.max_in_flight,
             guarded=not settings.allow_private,
             ssl=_ssl(settings),
-            proxy=proxy(self._to.url) if settings.proxy_from_env else None,
+            proxy=proxy(self.target.url) if settings.proxy_from_env else None,
         )
         self._read = read
         self._clock = clock
@@ -82,7 +82,7 @@ class Poster:
         try:
             return await self._exchange(body, headers)
         except (TimeoutError, aiohttp.ClientError) as fault:
-            return unanswered(fault, self._to.where)
+            return unanswered(fault, self.target.where)
 
     def classify(self, answered: Answer) -> Outcome:
         """What an answer means by its status."""
@@ -99,7 +99,7 @@ class Poster:
 
     def excerpt(self, answered: Answer) -> str:
         """The beginning of an answer's body for an error: up to 1 KiB, secrets masked."""
-        return answer.excerpt(answered.body[: answer.READ], self._to.secrets)
+        return answer.excerpt(answered.body[: answer.READ], self.target.secrets)
 
     async def close(self) -> None:
         """Close the connections; attempts under way fail."""
@@ -128,7 +128,7 @@ class Poster:
         self, over: aiohttp.ClientSession, body: bytes, headers: Mapping[str, str], timeout: ClientTimeout
     ) -> Answer:
         response = await over.post(
-            self._to.url,
+            self.target.url,
             data=body if len(body) <= _LARGE else io.BytesIO(body),
             headers=headers,
             allow_redirects=False,

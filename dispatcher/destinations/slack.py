@@ -41,6 +41,7 @@ class Slack:
 
     def __init__(self, destination: Settings) -> None:
         self._poster = Poster(destination)
+        self.target = self._poster.target
 
     def request(self, deliveries: Sequence[Delivery]) -> Request:
         """The message of one alert, or of several. Raises Unrenderable."""

@@ -99,6 +99,7 @@ class Summary:
         headers = {} if key is None else {"authorization": f"Bearer {key.reveal()}"}
         at = replace(destination, url=_endpoint(destination))
         self._poster = Poster(at, headers=headers, hide=[key.reveal()] if key else [], read=READ)
+        self.target = self._poster.target
 
     def deliver(self, delivery: Delivery) -> Outcome | Awaitable[Outcome]:
         """One attempt, over within the destination's timeout; at once for what no model is asked about."""
@@ -140,7 +141,7 @@ class Summary:
     def _read(self, delivery: Delivery, answered: Answer) -> Outcome:
         status = answered.status
         if not answered.whole:
-            limit = f"{READ // 2**20} MiB or {self._settings.timeout}"
+            limit = f"{READ // 2**20} MiB and {self._settings.timeout}"
             return Outcome(
                 OutcomeKind.FAILED, status, f"HTTP {status}, but the answer did not end within {limit}"
             )

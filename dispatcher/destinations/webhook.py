@@ -50,6 +50,7 @@ class Webhook:
         self._composer = compose.Composer(destination.template, destination.headers)
         always = replace(destination, headers=compose.fixed(destination.headers))
         self._poster = Poster(always, hide=_hidden(destination), clock=clock)
+        self.target = self._poster.target
 
     async def deliver(self, delivery: Delivery) -> Outcome:
         """One attempt, over within the destination's timeout."""
