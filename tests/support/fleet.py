@@ -133,19 +133,20 @@ class Fleet:
     async def ingest(self, ready: bool = True, env: Mapping[str, str] | None = None) -> Running:
         """`python -m ingest`, once it has seen Redis."""
         process = await self.processes.ingest(self.config(), env)
-        return await self._listening(process, "redis_seen" if ready else None)
+        return await self.listening(process, "redis_seen" if ready else None)
 
     async def dispatcher(self, ready: bool = True, env: Mapping[str, str] | None = None) -> Running:
         """`python -m dispatcher`, once it delivers."""
         process = await self.processes.dispatcher(self.config(), env)
-        return await self._listening(process, "delivering" if ready else None)
+        return await self.listening(process, "delivering" if ready else None)
 
     async def both(self) -> tuple[Running, Running]:
         """One of each."""
         ingest, dispatcher = await asyncio.gather(self.ingest(), self.dispatcher())
         return ingest, dispatcher
 
-    async def _listening(self, process: Process, event: str | None) -> Running:
+    async def listening(self, process: Process, event: str | None) -> Running:
+        """A service that was started, once it listens and has logged the event."""
         line = json.loads(await process.wait_line('"event":"listening"'))
         if event is not None:
             await process.wait_line(f'"event":"{event}"')
