@@ -159,8 +159,8 @@ def _int(kind: inspect.IntType, node: Node) -> int:
         raise ValueError("expected a whole number")
     if value < (kind.ge if kind.ge is not None else -math.inf):
         raise ValueError(f"expected a whole number of {kind.ge} or more")
-    if value >= 2**53:
-        raise ValueError("expected a smaller number")
+    if value >= 2**53 or (kind.le is not None and value > kind.le):
+        raise ValueError("expected a smaller number" if kind.le is None else f"expected {kind.le} or less")
     return value
 
 

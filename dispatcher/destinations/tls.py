@@ -35,7 +35,7 @@ class TlsFault(ValueError):
 
 def context(tls: Tls) -> ssl.SSLContext:
     """Checks the receiver's certificate and name, always. Raises TlsFault."""
-    made = ssl.create_default_context(cadata=None if tls.ca is None else _authorities(tls.ca))
+    made = ssl.create_default_context() if tls.ca is None else _trusting(tls.ca.reveal())
     if tls.key is not None and tls.cert is None:
         raise TlsFault("cert", "is missing; there is a key")
     if tls.cert is not None:
@@ -45,13 +45,13 @@ def context(tls: Tls) -> ssl.SSLContext:
     return made
 
 
-def _authorities(ca: Secret) -> str:
-    text = ca.reveal()
+def _trusting(authorities: str) -> ssl.SSLContext:
     try:
-        ssl.create_default_context(cadata=text)
-    except ValueError:  # SSLError is one
-        raise TlsFault("ca", "holds no certificate in PEM that can be read") from None
-    return text
+        if authorities:  # without them it would trust the system's
+            return ssl.create_default_context(cadata=authorities)
+    except (ssl.SSLError, ValueError):
+        pass
+    raise TlsFault("ca", "holds no certificate in PEM that can be read")
 
 
 def _identify(made: ssl.SSLContext, cert: str, key: str) -> None:

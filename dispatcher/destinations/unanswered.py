@@ -24,8 +24,12 @@ def unanswered(fault: TimeoutError | aiohttp.ClientError, where: str) -> Outcome
             return _connection(f"TLS with {where} failed: {_cause(fault.os_error)}")
         case aiohttp.ClientConnectorError(os_error=guard.Refused() as refused):
             return Outcome(OutcomeKind.REFUSED, error=f"{where}: {refused}")
+        case aiohttp.ClientProxyConnectionError():
+            return _connection(f"cannot connect to the proxy for {where}: {_cause(fault.os_error)}")
         case aiohttp.ClientConnectorError():
             return _connection(f"cannot connect to {where}: {_cause(fault.os_error)}")
+        case aiohttp.ClientHttpProxyError():
+            return _connection(f"the proxy for {where} refused with HTTP {fault.status}")
         case aiohttp.InvalidURL():
             return Outcome(OutcomeKind.REFUSED, error=f"{where}: not a plain address")
         case aiohttp.ClientResponseError():
