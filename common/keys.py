@@ -19,7 +19,7 @@ def tag(namespace: str, destination: str) -> str:
 
 def stream(namespace: str, destination: str) -> str:
     """stream: waiting and in-flight deliveries, in the group `dispatchers`; fields `key alert attempt
-    first_at`, and `replay_of`, `force`, `trace` when there are any.
+    first_at`, and `replay_of`, `force`, `trace`, `throttled` when there are any.
 
     Written by append, take, settle, reclaim, find, keep_alive, reap, replay; read by claim, snapshot, accept,
     pause, resume. No TTL.
@@ -54,11 +54,20 @@ def dead(namespace: str, destination: str) -> str:
 
 
 def gate(namespace: str, destination: str) -> str:
-    """hash: why nothing is read; fields `state reason opened_at`, no hash when it is open.
+    """hash: why nothing is read; fields `state reason until opened_at` (since when), `prober lease` of the
+    probe, `failures gone_1 gone_2` in a row, `ramp` since when it ramps. Without `state` it is open.
 
-    Written by pause, resume; read by take, reclaim, snapshot. No TTL.
+    Written by take, settle, pause, resume; read by take, settle, reclaim, snapshot. No TTL.
     """
     return tag(namespace, destination) + "gate"
+
+
+def rate(namespace: str, destination: str) -> str:
+    """hash: what the fleet may send; fields `tokens at` of the token bucket, `ramp ramped` of the ramp.
+
+    Written by take; read by take. No TTL.
+    """
+    return tag(namespace, destination) + "rate"
 
 
 def ledger(namespace: str, destination: str) -> str:
@@ -110,13 +119,14 @@ def rule(namespace: str, incident: str) -> str:
 class Destination:
     """The keys of one destination, made once."""
 
-    __slots__ = ("_record", "_resolved", "dead", "gate", "ledger", "retry", "stream")
+    __slots__ = ("_record", "_resolved", "dead", "gate", "ledger", "rate", "retry", "stream")
 
     def __init__(self, namespace: str, name: str) -> None:
         self.stream = stream(namespace, name)
         self.retry = retry(namespace, name)
         self.dead = dead(namespace, name)
         self.gate = gate(namespace, name)
+        self.rate = rate(namespace, name)
         self.ledger = ledger(namespace, name)
         self._record = record(namespace, name, "")
         self._resolved = resolved(namespace, name, "")

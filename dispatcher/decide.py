@@ -22,15 +22,18 @@ def decide(
     policy: Policy,
     retry_after_cap: float,
     random: Callable[[], float],
+    throttles: int = 0,
 ) -> Decision:
     """Deliver, wait or give up.
 
     `attempt` is the number of the attempt that was made, 1 for the first; `first_at` and `now` are ms,
-    `retry_after_cap` seconds, `random` gives numbers in [0, 1).
+    `retry_after_cap` seconds, `random` gives numbers in [0, 1); `throttles` counts the refusals with
+    Retry-After in a row, this one included.
     """
     if outcome.kind is OutcomeKind.DELIVERED:
         return Delivered(outcome.status)
     wait = random() * policy.ceiling(attempt)
+    unspent = is_patient(outcome, throttles, policy)
     match outcome.kind:
         case OutcomeKind.REJECTED:
             return _dead(Reason.REJECTED, outcome)
@@ -47,11 +50,21 @@ def decide(
             wait += asked_for(outcome.retry_after, retry_after_cap)
         case _:
             assert_never(outcome.kind)
-    if attempt >= policy.attempts:
+    if attempt >= policy.attempts and not unspent:
         return _dead(last, outcome)
     if now + wait * 1000 > first_at + policy.max_age.ms:
         return _dead(Reason.MAX_AGE, outcome)
-    return Later(wait, spends=True, status=outcome.status, error=outcome.error)
+    return Later(wait, spends=not unspent, status=outcome.status, error=outcome.error)
+
+
+def is_patient(outcome: Outcome, throttles: int, policy: Policy) -> bool:
+    """Whether a destination that says when to come back is believed: the delivery waits unspent, and the gate
+    closes for as long. Not any more after as many refusals in a row as there are attempts."""
+    return (
+        outcome.kind is OutcomeKind.THROTTLED
+        and outcome.retry_after is not None
+        and throttles <= policy.attempts
+    )
 
 
 def asked_for(retry_after: float | None, cap: float) -> float:

@@ -8,19 +8,23 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from time import perf_counter
 
+from msgspec.structs import replace
+
 from common.log import Log
-from common.outcomes import Outcome, OutcomeKind
+from common.outcomes import Dead, Delivered, Outcome, OutcomeKind
 from common.policy import Policy
 from common.settings import Destination
-from dispatcher.decide import decide
+from dispatcher.decide import asked_for, decide, is_patient
 from dispatcher.destinations.base import Delivery
 from dispatcher.destinations.kinds import make
 from dispatcher.entry import Entry
+from dispatcher.follow_up import FollowUp
 from dispatcher.replica import Replica
-from dispatcher.settle import Attempt, Settling
+from dispatcher.settling import Attempt, Settling
+from dispatcher.trouble import Trouble
 
 log = Log("dispatcher")
 
@@ -29,13 +33,19 @@ class Deliverer:
     """The attempts of one lane. `post` is given each one's settlement."""
 
     def __init__(
-        self, replica: Replica, destination: Destination, policy: Policy, post: Callable[[Settling], None]
+        self,
+        replica: Replica,
+        destination: Destination,
+        policy: Policy,
+        post: Callable[[Settling], None],
+        trouble: Trouble,
     ) -> None:
         self._replica = replica
         self._destination = destination
         self._policy = policy
         self._post = post
         self._kind = make(destination)
+        self._follow_up = FollowUp(replica, destination, trouble)
         self._attempts: set[asyncio.Task[None]] = set()
 
     def deliver(self, entry: Entry, delivery: Delivery) -> None:
@@ -47,17 +57,29 @@ class Deliverer:
             outcome = self._broke(delivery, bug)
         if isinstance(outcome, Outcome):
             self._finish(entry, delivery, outcome, started)
-            return
-        task = self._replica.tasks.create_task(self._wait_for(entry, delivery, outcome, started))
-        self._attempts.add(task)
-        task.add_done_callback(self._attempts.discard)
+        else:
+            self._go_on(self._wait_for(entry, delivery, outcome, started))
+
+    def conclude(self, item: Settling) -> None:
+        """Post a settlement; instead of a dead letter what the kind has for that case, if it has anything."""
+        instead = self._instead(item)
+        if instead is None:
+            self._post(item)
+        else:
+            self._go_on(self._end_instead(item, instead))
 
     async def close(self) -> None:
         """Let go of attempts that were not finished in time; their entries stay pending for the others."""
         for task in self._attempts:
             task.cancel()
         await asyncio.gather(*self._attempts, return_exceptions=True)
+        await self._follow_up.close()
         await self._kind.close()
+
+    def _go_on(self, work: Coroutine[None, None, None]) -> None:
+        task = self._replica.tasks.create_task(work)
+        self._attempts.add(task)
+        task.add_done_callback(self._attempts.discard)
 
     async def _wait_for(
         self, entry: Entry, delivery: Delivery, outcome: Awaitable[Outcome], started: float
@@ -73,15 +95,63 @@ class Deliverer:
         return Outcome(OutcomeKind.FAILED, error=f"internal: {type(bug).__name__}")
 
     def _finish(self, entry: Entry, delivery: Delivery, outcome: Outcome, started: float) -> None:
+        if outcome.then is None:
+            self._decide(entry, delivery, outcome, perf_counter() - started)
+        else:
+            self._go_on(self._pass_on(entry, delivery, outcome, perf_counter() - started))
+
+    async def _pass_on(self, entry: Entry, delivery: Delivery, outcome: Outcome, seconds: float) -> None:
+        fault = await self._append(delivery, outcome)
+        if fault:
+            outcome = Outcome(OutcomeKind.FAILED, outcome.status, fault)
+        self._decide(entry, delivery, outcome, seconds)
+
+    async def _end_instead(self, item: Settling, instead: Outcome) -> None:
+        if item.delivery is None or not await self._append(item.delivery, instead):
+            item = replace(item, settlement=Delivered(instead.status))
+        self._post(item)
+
+    async def _append(self, delivery: Delivery, outcome: Outcome) -> str:
+        """Why what goes on is not with all that come after, "" when it is."""
+        try:
+            full = await self._follow_up.append(outcome.then) if outcome.then is not None else []
+        except Exception as bug:  # noqa: BLE001 - the same
+            return self._broke(delivery, bug).error
+        return f"no room at {', '.join(full)}: queue and dead letters are full" if full else ""
+
+    def _instead(self, item: Settling) -> Outcome | None:
+        """What ends a delivery that is to die, if its kind has anything; nothing for what goes on killing."""
+        dead, delivery = item.settlement, item.delivery
+        ask = getattr(self._kind, "instead", None)
+        if ask is None or delivery is None or not isinstance(dead, Dead):
+            return None
+        if item.entry.deliveries > 2 * self._replica.settings.dispatcher.max_deliveries:
+            return None
+        kind = OutcomeKind.FAILED if item.attempt is None else item.attempt.kind
+        try:
+            told: Outcome | None = ask(delivery, Outcome(kind, dead.status, dead.error))
+        except Exception as bug:  # noqa: BLE001 - the same
+            self._broke(delivery, bug)
+            return None
+        name, key = self._destination.name, delivery.key
+        log.warning("ended_instead", destination=name, key=key, reason=dead.reason, error=dead.error)
+        return told
+
+    def _decide(self, entry: Entry, delivery: Delivery, outcome: Outcome, seconds: float) -> None:
         now = self._replica.clock.now()
+        cap = self._destination.retry_after_cap
+        throttles = 0
+        if outcome.kind is OutcomeKind.THROTTLED and outcome.retry_after is not None:
+            throttles = entry.throttles + 1
         decision = decide(
             outcome,
             delivery.attempt,
             delivery.first_at,
             now,
             self._policy,
-            self._destination.retry_after_cap,
+            cap,
             random.random,
+            throttles,
         )
         if outcome.kind is not OutcomeKind.DELIVERED:
             log.info(
@@ -94,5 +164,6 @@ class Deliverer:
                 error=outcome.error,
                 decision=type(decision).__name__.lower(),
             )
-        attempt = Attempt(outcome.kind, perf_counter() - started)
-        self._post(Settling(entry, delivery, decision, True, attempt))
+        closes = asked_for(outcome.retry_after, cap) if is_patient(outcome, throttles, self._policy) else 0.0
+        attempt = Attempt(outcome.kind, seconds, throttles, closes)
+        self.conclude(Settling(entry, delivery, decision, True, attempt))

@@ -23,6 +23,7 @@ _KNOWN = (
     b"replay_of",
     b"force",
     b"trace",
+    b"throttled",
     b"reason",
     b"error",
     b"status",
@@ -41,6 +42,12 @@ class Entry(Struct, frozen=True):
     def attempts(self) -> int:
         """Failures so far; 0 when the field makes no sense."""
         told = self.fields.get(b"attempt", b"0")
+        return int(told) if _is_number(told) else 0
+
+    @property
+    def throttles(self) -> int:
+        """Refusals with Retry-After in a row so far; 0 when the field makes no sense."""
+        told = self.fields.get(b"throttled", b"0")
         return int(told) if _is_number(told) else 0
 
 

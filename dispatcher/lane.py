@@ -14,10 +14,12 @@ import asyncio
 import random
 from collections.abc import Iterable, Sequence
 
+from msgspec.structs import replace
 from redis import exceptions as errors
 
 from common import keys, settings
 from common.alert import Malformed, TooNew
+from common.log import Log
 from common.outcomes import Dead, Duplicate, Later, Reason, Settlement, Superseded
 from common.policy import record_ttl, retry_policy
 from common.wire import Wire
@@ -26,15 +28,19 @@ from dispatcher.deliver import Deliverer
 from dispatcher.destinations.base import Delivery
 from dispatcher.entry import Entry, read
 from dispatcher.replica import Replica
-from dispatcher.settle import Caps, Settling
+from dispatcher.settle import Caps
 from dispatcher.settler import Settler
-from dispatcher.take import Taken, take, wait_for_bell
+from dispatcher.settling import Settling
+from dispatcher.take import Care, Taken, take, wait_for_bell
 from dispatcher.trouble import Trouble
+
+log = Log("dispatcher")
 
 LOOK_AGAIN = 1.0  # seconds until another copy in flight is looked at again, with as much jitter
 MOST = 1000  # entries in one take, and so in one claim: Lua's unpack stops at 8,000
 TOO_NEW = 5.0  # seconds until a newer replica may have taken it
 SURELY_MINE = 1000  # ms after a read in which its entries are nobody else's; the claim script allows no more
+LEASE_MARGIN = 5000  # ms that a probe is one's own beyond its timeout: for claim and settlement
 
 
 class Lane:
@@ -53,23 +59,32 @@ class Lane:
         self._max_age = self._policy.max_age.ms
         remember = replica.settings.dedupe.remember
         ttl = record_ttl(self._policy, remember)
-        self._caps = Caps(replica.settings.queue.max_dead, ttl.ms, remember.ms)
+        self._caps = Caps(replica.settings.queue.max_dead, ttl.ms, remember.ms, destination.breaker)
         self._changed = asyncio.Event()
         self.settler = Settler(replica, self.keys, self._caps, self.metrics, self.trouble, self._settled)
-        self._post = self.settler.post
-        self._deliverer = Deliverer(replica, destination, self._policy, self._post)
+        self._deliverer = Deliverer(replica, destination, self._policy, self._post, self.trouble)
         self._deliver = self._deliverer.deliver
         self._taking = Wire(replica.redis)
         self._claiming = Wire(replica.redis)
         self._surely_mine = min(SURELY_MINE, replica.settings.dispatcher.visibility_timeout.ms // 6)
         # Never all slots at once: while Redis settles one part, the next is read and sent.
         self._most = max(1, min(MOST, self._slots // 4))
-        self._closed = False  # the gate, as last seen
+        self._rate = destination.rate
+        self._lease = destination.timeout.ms + LEASE_MARGIN
+        self._besides = 0  # attempts made without asking the rate
+        self._gate = ""  # its state, as last seen
+        self.ramping = False  # it has just opened, as last seen
+        self._probing = ""  # id of the entry that is the fleet's probe
 
     @property
     def free(self) -> int:
         """Slots that are free."""
         return self._slots - len(self.in_work)
+
+    @property
+    def open(self) -> bool:
+        """Whether the gate was open when last seen, and no ramp holds anything back."""
+        return not self._gate and not self.ramping
 
     async def run(self) -> None:
         """Until the replica stops."""
@@ -93,19 +108,19 @@ class Lane:
                 taken = await self._take(free)
         if taken is None:
             await replica.quarantine.open.wait()
-        elif taken.gate or len(taken.entries) < free:
+        elif taken.wait >= 0 or len(taken.entries) < free:
             await self._rest(taken)
 
     async def _take(self, free: int) -> Taken:
-        replica = self.replica
+        replica, care = self.replica, self._care()
         before, connections = replica.clock.now(), self._claiming.connections
-        taken = await take(self._taking, self.keys, replica.consumer, free, closed=self._closed)
-        self._closed = bool(taken.gate)
+        taken = await take(self._taking, self.keys, replica.consumer, free, care=care)
+        self._see(taken)
         replica.clock.set(taken.now)
         replica.pulse.beat()
         replica.metrics.progress.set_to_current_time()
         just_read = JustRead(min(before, taken.now) + self._surely_mine, connections)
-        if self._closed:
+        if care is None and not self.open:
             self.hand_back(taken.entries)
         elif len(taken.entries) == free:  # more is waiting: it is read while these are claimed
             replica.tasks.create_task(self._claim_and_follow(self._open(taken.entries), just_read))
@@ -113,17 +128,49 @@ class Lane:
             await self._claim_and_follow(self._open(taken.entries), just_read)
         return taken
 
+    def _care(self) -> Care | None:
+        """What the next take has to heed; None for the fast way."""
+        if self._rate is None and self.open:
+            return None
+        besides, self._besides = self._besides, 0
+        return Care(self._rate, self._lease, besides)
+
+    def _see(self, taken: Taken) -> None:
+        """Remember how the gate is, and tell when it has closed or opened."""
+        if taken.probe:
+            self._probing = taken.entries[0].id
+        if taken.gate and taken.gate != self._gate:
+            log.warning(
+                "gate_closed",
+                destination=self.name,
+                state=taken.gate,
+                reason=taken.reason,
+                until=taken.until or None,
+            )
+        elif self._gate and not taken.gate:
+            log.info("gate_opened", destination=self.name, state=self._gate)
+        self._gate, self.ramping = taken.gate, taken.ramp
+
     async def _rest(self, taken: Taken) -> None:
-        """Wait for the bell, the next retry, or a gate that may have opened."""
+        """Wait for the bell or the next retry, or until what gate, ramp and rate hold back may be read."""
         longest = min(1000, self.replica.settings.dispatcher.visibility_timeout.ms // 6)
+        if taken.wait >= 0:
+            await self.replica.pause(min(taken.wait, longest) / 1000)
+            return
         if taken.next_due >= 0:
             longest = min(longest, taken.next_due - self.replica.clock.now())
-        if longest <= 0:
-            return
-        if taken.gate:
-            await self.replica.pause(longest / 1000)
-        else:
+        if longest > 0:
             await wait_for_bell(self.replica.bell, self.keys, taken.last, longest)
+
+    async def take_over(self, entries: Sequence[Entry]) -> None:
+        """Begin with entries that were reclaimed. Behind a closed gate they wait with the others; they use up
+        what the rate allows."""
+        if self._gate:
+            self.hand_back(entries)
+            return
+        if self._rate is not None:
+            self._besides += len(entries)
+        await self.start(entries)
 
     async def start(self, entries: Sequence[Entry]) -> None:
         """Claim entries and begin with those that are ours to deliver."""
@@ -188,7 +235,7 @@ class Lane:
                 if needless is None:
                     self._deliver(entry, delivery)
                 else:
-                    self._conclude(entry, delivery, needless, claimed=True)
+                    self._deliverer.conclude(Settling(entry, delivery, needless, claimed=True))
             case Verdict.DUPLICATE:
                 self._conclude(entry, delivery, Duplicate(), claimed=False)
             case Verdict.LOOK_AGAIN:
@@ -222,12 +269,21 @@ class Lane:
     ) -> None:
         self._post(Settling(entry, delivery, settlement, claimed))
 
+    def _post(self, item: Settling) -> None:
+        if item.entry.id == self._probing:
+            self._probing = ""
+            item = replace(item, probe=True)
+        self.settler.post(item)
+
     def _settled(self, batch: Sequence[Settling]) -> None:
         for item in batch:
             self.in_work.pop(item.entry.id, None)
         self._changed.set()
 
     def _release(self, entry_id: str) -> None:
+        if entry_id == self._probing:
+            self._probing = ""
+            self.settler.give_back()
         self.in_work.pop(entry_id, None)
         self._changed.set()
 

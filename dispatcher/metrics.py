@@ -14,7 +14,8 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, disable_created
 from common.histogram import Histogram
 from common.outcomes import Dead, Delivered, Duplicate, Later, OutcomeKind, Reason, Result, Superseded
 from common.trouble import Kind
-from dispatcher.settle import Settled, Settling
+from dispatcher.settle import Settled
+from dispatcher.settling import Settling
 
 # a second series for each counter, which nobody asks for
 disable_created_metrics()  # type: ignore[no-untyped-call]  # prometheus_client leaves it so
@@ -97,7 +98,7 @@ class Lane:
             settlement, attempt = item.settlement, item.attempt
             if attempt is not None:
                 attempts[attempt.kind] += 1
-                if isinstance(settlement, Later):
+                if isinstance(settlement, Later) or answer is Settled.SPARED:
                     retries[attempt.kind] += 1
             if answer is not Settled.DONE:
                 continue

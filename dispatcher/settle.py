@@ -1,8 +1,8 @@
 """Carries out decisions, with a fence: the last step, one script call for a batch.
 
 Takes settlements; returns for each whether it was done, fenced (it was no longer ours: nothing changed) or
-waits since the dead letters are at their cap. Raises what redis-py raises; a call that is repeated
-after a lost answer finds itself fenced.
+waits: since the dead letters are at their cap, or unspent behind a gate that is gone. Raises what redis-py
+raises; a call that is repeated after a lost answer finds itself fenced, and only its failures count twice.
 """
 
 from __future__ import annotations
@@ -15,10 +15,13 @@ from msgspec import Struct
 
 from common.alert import Status
 from common.keys import GROUP, Destination
-from common.outcomes import Dead, Delivered, Duplicate, Later, OutcomeKind, Reason, Settlement, Superseded
+from common.outcomes import Dead, Delivered, Duplicate, Later, OutcomeKind, Reason, Superseded
 from common.scripts import Argument, Script, Server
+from common.settings import Breaker
 from dispatcher.destinations.base import Delivery
 from dispatcher.entry import Entry, known, salvage
+from dispatcher.gate import News, Probe, news
+from dispatcher.settling import Settling
 
 LONGEST_ERROR = 1024
 _script = Script("dispatcher", "settle")
@@ -31,46 +34,38 @@ class Settled(IntEnum):
     FENCED = 0
     DONE = 1
     WAITS = 2
-
-
-class Attempt(Struct, frozen=True):
-    """What was tried: what it came to, and how long it took."""
-
-    kind: OutcomeKind
-    seconds: float
-
-
-class Settling(Struct, frozen=True):
-    """One settlement under way. `delivery` is None for an entry that nobody here can read, `attempt` for
-    one that was not tried."""
-
-    entry: Entry
-    delivery: Delivery | None
-    settlement: Settlement
-    claimed: bool
-    attempt: Attempt | None = None
+    SPARED = 3
 
 
 class Caps(Struct, frozen=True):
-    """Numbers the script needs: cap of dead letters, TTLs in ms."""
+    """Numbers the script needs: cap of dead letters, TTLs in ms, and when failures close the gate."""
 
     max_dead: int
     record_ttl: int
     resolved_ttl: int
+    breaker: Breaker = Breaker()
 
 
 async def settle(
-    redis: Server, keys: Destination, consumer: str, caps: Caps, batch: Sequence[Settling]
+    redis: Server,
+    keys: Destination,
+    consumer: str,
+    caps: Caps,
+    batch: Sequence[Settling],
+    *,
+    lease_back: bool = False,
 ) -> list[Settled]:
-    """One answer per settlement, in order."""
+    """One answer per settlement, in order. `lease_back` gives a probe back that is in none of them."""
     successes: list[int] = []
     others: list[int] = []
     records: list[str] = []
     resolved: list[str] = []
     told: list[Argument] = []
     rest: list[Argument] = []
+    probed = False
     for place, item in enumerate(batch):
         settlement, delivery = item.settlement, item.delivery
+        probed = probed or item.probe
         if isinstance(settlement, Delivered) and delivery is not None:
             successes.append(place)
             records.append(keys.record(delivery.key))
@@ -81,11 +76,21 @@ async def settle(
             others.append(place)
             rest += _told(item, settlement)
     records += [keys.record(_key(batch[place].entry)) for place in others]
-    numbers: list[Argument] = [caps.max_dead, caps.record_ttl, caps.resolved_ttl, len(successes)]
+    heard = news(batch) if others or probed else News()
+    if lease_back and heard.probe is None:
+        heard.probe = Probe.BACK
+    words = heard.words(caps.breaker)
+    numbers: list[Argument] = [
+        caps.max_dead,
+        caps.record_ttl,
+        caps.resolved_ttl,
+        len(successes),
+        len(words),
+    ]
     codes = await _script(
         redis,
-        [keys.stream, keys.retry, keys.dead, keys.ledger, *records, *resolved],
-        [GROUP, consumer, *numbers, *told, *rest],
+        [keys.stream, keys.retry, keys.dead, keys.ledger, keys.gate, *records, *resolved],
+        [GROUP, consumer, *numbers, *words, *told, *rest],
     )
     answers = [Settled.FENCED] * len(batch)
     for place, code in zip(successes + others, codes, strict=True):
@@ -127,20 +132,19 @@ def _told(item: Settling, settlement: _Unsuccessful) -> list[Argument]:
         case Later(delay, spends, status, error):
             verb, detail = "later", round(delay * 1000)
             attempts += spends
-            fields = _flat({**entry.fields, b"attempt": str(attempts).encode()})
+            fields = _flat(_again(item, attempts))
         case Dead(reason, status, error):
             verb, detail = "dead", reason
-            attempts += _was_tried(entry, reason, status)
+            attempts += _was_tried(item, reason, status)
             told = {b"alert": salvage(entry), b"attempt": str(attempts).encode()}
             fields = _flat({**known(entry), **told})
-    claimed = "1" if item.claimed else ""
     code: Argument = "-" if status is None else status
     error = error[:LONGEST_ERROR]
     return [
         verb,
         entry.id,
         entry.deliveries,
-        claimed,
+        _claimed(item),
         attempts,
         code,
         error,
@@ -150,10 +154,29 @@ def _told(item: Settling, settlement: _Unsuccessful) -> list[Argument]:
     ]
 
 
-def _was_tried(entry: Entry, reason: Reason, status: int | None) -> bool:
+def _claimed(item: Settling) -> str:
+    if item.attempt is not None and item.attempt.kind is OutcomeKind.GONE:
+        return "gone"
+    return "1" if item.claimed else ""
+
+
+def _again(item: Settling, attempts: int) -> dict[bytes, bytes]:
+    """The fields of the entry to come; refusals with Retry-After are counted until something else happens."""
+    fields = {**item.entry.fields, b"attempt": str(attempts).encode()}
+    if item.attempt is None:
+        return fields
+    fields.pop(b"throttled", None)
+    if item.attempt.throttles:
+        fields[b"throttled"] = str(item.attempt.throttles).encode()
+    return fields
+
+
+def _was_tried(item: Settling, reason: Reason, status: int | None) -> bool:
     """Whether it dies of an attempt made just now; one that waited to become a dead letter does not."""
-    if b"reason" in entry.fields:
+    if b"reason" in item.entry.fields:
         return False
+    if item.attempt is not None:
+        return item.attempt.kind is not OutcomeKind.RENDER
     return status is not None or reason in (Reason.ATTEMPTS, Reason.REJECTED, Reason.REFUSED)
 
 

@@ -15,7 +15,8 @@ from common.keys import Destination
 from common.wire import Wire
 from dispatcher.metrics import Lane as Metrics
 from dispatcher.replica import Replica
-from dispatcher.settle import Caps, Settled, Settling, settle
+from dispatcher.settle import Caps, Settled, settle
+from dispatcher.settling import Settling
 from dispatcher.trouble import Trouble
 
 BATCH = 512  # settlements in one call
@@ -43,10 +44,16 @@ class Settler:
         self._outbox: list[Settling] = []
         self._posted = asyncio.Event()
         self._wire = Wire(replica.redis)
+        self._lease_back = False
 
     def post(self, settling: Settling) -> None:
         """Put it into the next batch."""
         self._outbox.append(settling)
+        self._posted.set()
+
+    def give_back(self) -> None:
+        """The probe was not made and there is nothing to settle: others may make it."""
+        self._lease_back = True
         self._posted.set()
 
     async def run(self) -> None:
@@ -54,7 +61,7 @@ class Settler:
         while True:
             await self._posted.wait()
             self._posted.clear()
-            while self._outbox:
+            while self._outbox or self._lease_back:
                 self.under_way = batch = self._outbox[:BATCH]
                 del self._outbox[:BATCH]
                 answers = await self._settle(batch)
@@ -67,8 +74,11 @@ class Settler:
         await self._wire.close()
 
     async def _settle(self, batch: list[Settling]) -> list[Settled]:
+        lease_back, self._lease_back = self._lease_back, False
         while True:
             try:
-                return await settle(self._wire, self._keys, self._replica.consumer, self._caps, batch)
+                return await settle(
+                    self._wire, self._keys, self._replica.consumer, self._caps, batch, lease_back=lease_back
+                )
             except errors.RedisError as fault:
                 await self._trouble.wait_out(fault, patient=True)

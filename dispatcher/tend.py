@@ -60,7 +60,9 @@ class Tender:
             log.info("consumers_removed", destination=self._lane.name, consumers=" ".join(removed))
 
     def _normal(self) -> bool:
-        """Whether more may be taken."""
+        """Whether more may be taken; what a ramp holds back, reclaim does not get around."""
+        if self._lane.ramping:
+            return False
         return self._replica.quarantine.open.is_set() and not self._replica.stopping.is_set()
 
     async def _keep_alive(self) -> None:
@@ -98,7 +100,7 @@ class Tender:
             if found.gate:
                 lane.hand_back(found.entries)
                 return
-            await lane.start(found.entries)
+            await lane.take_over(found.entries)
         if found.suspect and replica.quarantine.ready() and self._normal():
             self._isolate(found.suspect)
 
@@ -131,7 +133,7 @@ class Tender:
         if found.gate:
             lane.hand_back(found.entries)
         else:
-            await lane.start(found.entries)
+            await lane.take_over(found.entries)
         await lane.idle()
 
     async def _find(self) -> None:
@@ -151,4 +153,4 @@ class Tender:
             if entries:
                 log.warning("entries_unreachable", destination=lane.name, count=len(entries))
                 lane.metrics.reclaimed.inc(len(entries))
-                await lane.start(entries)
+                await lane.take_over(entries)

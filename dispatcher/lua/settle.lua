@@ -1,29 +1,80 @@
 #!lua flags=allow-oom
--- settle: carries out decisions. What is no longer ours to decide changes nothing.
+-- settle: carries out decisions, and tells the gate what came of it. What is no longer ours to decide changes nothing.
 --
--- KEYS  1 stream, 2 retry, 3 dead, 4 ledger, then one record per settlement,
+-- KEYS  1 stream, 2 retry, 3 dead, 4 ledger, 5 gate, then one record per settlement,
 --       then one resolved:<incident> per delivered resolution
 -- ARGV  1 group, 2 consumer, 3 max_dead, 4 TTL of records in ms, 5 TTL of resolved in ms, 6 number of deliveries D,
+--       7 number of words of news W, 0 when there is nothing but successes to tell,
+--       then the news about the destination: what came of the probe ("ok", "failed", "throttled", "back": no attempt was
+--       made, or ""), failures since the last success, the last one's error, failures that close the gate, ms for which,
+--       ms that the destination asked for or 0, what it said then, error of the last that met gate_on, keys that did
+--       since the last success,
 --       then D times what was delivered: id, delivery count, attempts made, status or "-", first_at,
 --       event time in ms of a resolution or "",
---       then any other settlement: verb, id, delivery count, "1" when it was claimed, attempts made, status or "-",
---       error, detail, number of fields F, then F fields and values; the records in the same order
+--       then any other settlement: verb, id, delivery count, "" when it was not claimed, "gone" when it met gate_on,
+--       else "1", attempts made, status or "-", error, detail, number of fields F, then F fields and values;
+--       the records in the same order
 --       verb       detail       fields
 --       superseded ""           none
 --       duplicate  ""           none
 --       later      delay in ms  of the entry to come
 --       dead       reason       of the entry, with what its dead letter shows as alert
 -- Returns one integer per settlement: 1 done, 0 fenced: nothing changed, 2 dead letters are at their cap: it waits
---       in `retry` with its reason
-local stream, retry, dead, ledger = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+--       in `retry` with its reason, 3 the gate is `gone`: it waits in `retry`, its attempt not counted
+local stream, retry, dead, ledger, gate = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local group, consumer, max_dead, ttl, ttl_resolved = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4], ARGV[5]
-local deliveries = tonumber(ARGV[6])
+local deliveries, words = tonumber(ARGV[6]), tonumber(ARGV[7])
 local FULL_DELAY = 30000
 local time = redis.call('TIME')
 local ms = time[1] * 1000 + math.floor(time[2] / 1000)
 local now = string.format('%.0f', ms)
 local owner, moment = ' ' .. consumer .. ' ', ' ' .. now .. ' 0  '
 local answers, book, removed = {}, {}, {}
+
+-- The gate: what closes it gives way only to what ranks at least as high. `gone` and `paused` end by resume, the others
+-- at `until` by a probe.
+local RANK = { throttled = 1, breaker = 2, paused = 3, gone = 4 }
+
+local function close(g, state, reason, till)
+  if RANK[state] < (RANK[g.state] or 0) then return end
+  g.state, g.reason, g.ramp, g.opened_at = state, reason, nil, g.opened_at or now
+  g['until'] = till and string.format('%.0f', math.max(till, tonumber(g['until'] or 0))) or nil
+end
+
+-- Only the holder of the lease speaks for the probe. What asks to be left alone closes the gate anew below.
+local function end_probe(g, result, reason, open)
+  g.prober, g.lease = nil, nil
+  if result == 'back' or RANK[g.state] > RANK.breaker then return end
+  g.state = nil
+  if result == 'failed' then close(g, 'breaker', reason, ms + open) end
+  if result == 'ok' then g.reason, g['until'], g.opened_at, g.failures, g.ramp = nil, nil, nil, nil, now end
+end
+
+local function meet_gone(g, key, reason)
+  if g.state == 'gone' or g.gone_1 == key or g.gone_2 == key then return end
+  if not g.gone_1 then g.gone_1 = key elseif not g.gone_2 then g.gone_2 = key else close(g, 'gone', reason) end
+end
+
+-- Returns the gate's state afterwards; writes nothing when successes find no hash, the usual case.
+local function hear()
+  local g, flat = {}, redis.call('HGETALL', gate)
+  for n = 1, #flat, 2 do g[flat[n]] = flat[n + 1] end
+  if words == 0 and not g.failures and not g.gone_1 then return g.state end
+  local result, failures, failed, most, open, throttled, refused, gone = unpack(ARGV, 8, words > 0 and 15 or 7)
+  if g.prober == consumer and (result or '') ~= '' then end_probe(g, result, failed, open) end
+  if deliveries > 0 then g.failures, g.gone_1, g.gone_2 = nil, nil, nil end
+  for n = 16, 7 + words do meet_gone(g, ARGV[n], gone) end
+  if tonumber(failures or 0) > 0 and (not g.state or g.state == 'throttled') then
+    g.failures = string.format('%.0f', (g.failures or 0) + failures)
+    if tonumber(g.failures) >= tonumber(most) then close(g, 'breaker', failed, ms + open) end
+  end
+  if tonumber(throttled or 0) > 0 then close(g, 'throttled', refused, ms + throttled) end
+  redis.call('DEL', gate)
+  local fields = {}
+  for name, value in pairs(g) do fields[#fields + 1], fields[#fields + 2] = name, value end
+  if #fields > 0 then redis.call('HSET', gate, unpack(fields)) end
+  return g.state
+end
 
 local function count(name) book[name] = (book[name] or 0) + 1 end
 
@@ -106,6 +157,16 @@ function verbs.dead(s, fields)
   return 1
 end
 
+-- Waits behind a gate that is gone, the attempt just made not counted.
+local function spare(s, fields)
+  s.attempts = string.format('%.0f', s.attempts - 1)
+  for i = 1, #fields, 2 do
+    if fields[i] == 'attempt' then fields[i + 1] = s.attempts end
+  end
+  wait(s, 0, fields)
+  return 3
+end
+
 -- Whether a settlement other than a success still holds: the entry is pending under me and, if it was claimed,
 -- the record holds exactly my id, count and name. A record that names my entry is mine to write, claimed or not.
 local function holds(s, text)
@@ -120,12 +181,13 @@ local function holds(s, text)
     and pending[4] == tonumber(s.deliveries)
 end
 
-local function other(record, text, a)
-  local s = { record = record, verb = ARGV[a], id = ARGV[a + 1], deliveries = ARGV[a + 2], claimed = ARGV[a + 3] == '1',
+local function other(record, text, a, gate_state)
+  local s = { record = record, verb = ARGV[a], id = ARGV[a + 1], deliveries = ARGV[a + 2], claimed = ARGV[a + 3] ~= '',
     attempts = ARGV[a + 4], status = ARGV[a + 5], error = ARGV[a + 6], detail = ARGV[a + 7] }
   local fields, width = {}, tonumber(ARGV[a + 8])
   for n = 1, width do fields[n] = ARGV[a + 8 + n] end
-  return holds(s, text) and verbs[s.verb](s, fields) or 0, a + 9 + width
+  local carry_out = ARGV[a + 3] == 'gone' and gate_state == 'gone' and spare or verbs[s.verb]
+  return holds(s, text) and carry_out(s, fields) or 0, a + 9 + width
 end
 
 -- An entry may vanish while it is in hand, be booked as lost, and come back with this settlement: then the ledger
@@ -138,21 +200,23 @@ local function book_found(vanished)
   if found > 0 then redis.call('HINCRBY', ledger, 'accepted', found) end
 end
 
-local a, i, next_resolved = 7, 1, #KEYS
-for n = 7, 6 + 6 * deliveries, 6 do
+local first = 8 + words
+local a, i, next_resolved = first, 1, #KEYS
+for n = first, first - 1 + 6 * deliveries, 6 do
   if ARGV[n + 5] ~= '' then next_resolved = next_resolved - 1 end
 end
-local known = redis.call('MGET', unpack(KEYS, 5, next_resolved))
+local gate_state = deliveries + words > 0 and hear()
+local known = #KEYS > 5 and redis.call('MGET', unpack(KEYS, 6, next_resolved)) or {}
 while a <= #ARGV do
   if i <= deliveries then
-    answers[i] = deliver(KEYS[4 + i], known[i], a)
+    answers[i] = deliver(KEYS[5 + i], known[i], a)
     if ARGV[a + 5] ~= '' then
       next_resolved = next_resolved + 1
       if answers[i] == 1 then resolve(KEYS[next_resolved], ARGV[a + 5]) end
     end
     a = a + 6
   else
-    answers[i], a = other(KEYS[4 + i], known[i], a)
+    answers[i], a = other(KEYS[5 + i], known[i], a, gate_state)
   end
   i = i + 1
 end

@@ -37,6 +37,8 @@ def calls(text: str) -> Iterator[Call]:
     for found in re.finditer(r"redis\.p?call\('(\w+)'((?:[^()]|\([^()]*\))*)", code(text)):
         command, rest = found[1], [part.strip() for part in _split(found[2].lstrip(", "))]
         at = 1 if command in SUBCOMMANDS else 0
+        if "'STREAMS'" in rest:
+            at = rest.index("'STREAMS'") + 1
         yield Call(command, "" if command in KEYLESS else rest[at] if len(rest) > at else "")
 
 

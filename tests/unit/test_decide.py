@@ -24,8 +24,10 @@ RETRIED = {
 AT_ONCE = {OutcomeKind.REJECTED: Reason.REJECTED, OutcomeKind.RENDER: Reason.RENDER}
 
 
-def after(outcome: Outcome, attempt: int = 1, age: float = 0, draw: float = 0.5) -> Delivered | Later | Dead:
-    return decide(outcome, attempt, AT, AT + round(age * 1000), POLICY, 600.0, lambda: draw)
+def after(
+    outcome: Outcome, attempt: int = 1, age: float = 0, draw: float = 0.5, throttles: int = 1
+) -> Delivered | Later | Dead:
+    return decide(outcome, attempt, AT, AT + round(age * 1000), POLICY, 600.0, lambda: draw, throttles)
 
 
 def test_every_kind_of_outcome_is_decided_in_this_table() -> None:
@@ -61,17 +63,26 @@ def test_backoff_doubles_up_to_the_cap(attempt: int, longest: float) -> None:
     assert decision == Later(0.75 * longest, spends=True)
 
 
-@pytest.mark.parametrize(
-    ("asked", "waits"), [(None, 0), (0.0, 1), (0.2, 1), (3.0, 3), (599.5, 599.5), (1e9, 600)]
-)
-def test_retry_after_is_kept_within_a_second_and_the_cap(asked: float | None, waits: float) -> None:
+@pytest.mark.parametrize(("asked", "waits"), [(0.0, 1), (0.2, 1), (3.0, 3), (599.5, 599.5), (1e9, 600)])
+def test_retry_after_is_kept_within_a_second_and_the_cap(asked: float, waits: float) -> None:
     outcome = Outcome(OutcomeKind.THROTTLED, 429, retry_after=asked)
-    assert after(outcome, draw=0.0) == Later(waits, spends=True, status=429)
+    assert after(outcome, draw=0.0) == Later(waits, spends=False, status=429)
 
 
 def test_retry_after_is_a_floor_that_backoff_spreads() -> None:
     outcome = Outcome(OutcomeKind.THROTTLED, 429, retry_after=30.0)
-    assert after(outcome, draw=0.5) == Later(31.0, spends=True, status=429)
+    assert after(outcome, draw=0.5) == Later(31.0, spends=False, status=429)
+
+
+def test_who_is_told_when_to_come_back_waits_unspent_also_after_the_last_attempt() -> None:
+    outcome = Outcome(OutcomeKind.THROTTLED, 429, retry_after=1.0)
+    assert after(outcome, attempt=3, throttles=3, draw=0.0) == Later(1.0, spends=False, status=429)
+
+
+def test_too_many_refusals_in_a_row_spend_attempts() -> None:
+    outcome = Outcome(OutcomeKind.THROTTLED, 429, "no", 1.0)
+    assert after(outcome, throttles=4, draw=0.0) == Later(1.0, spends=True, status=429, error="no")
+    assert after(outcome, attempt=3, throttles=4) == Dead(Reason.ATTEMPTS, 429, "no")
 
 
 def test_what_would_be_due_after_max_age_dies_now() -> None:
@@ -100,6 +111,7 @@ def test_used_up_attempts_come_before_age() -> None:
         max_age=st.floats(0, 1e9).map(Duration),
     ),
     cap=st.floats(1, 1e6),
+    throttles=st.integers(0, 20),
 )
 def test_properties(
     kind: OutcomeKind,
@@ -109,14 +121,17 @@ def test_properties(
     draw: float,
     policy: Policy,
     cap: float,
+    throttles: int,
 ) -> None:
-    decision = decide(Outcome(kind, retry_after=asked), attempt, AT, AT + age, policy, cap, lambda: draw)
+    outcome = Outcome(kind, retry_after=asked)
+    decision = decide(outcome, attempt, AT, AT + age, policy, cap, lambda: draw, throttles)
     match decision:
         case Delivered():
             assert kind is OutcomeKind.DELIVERED
         case Later():
-            assert decision.spends
-            assert attempt < policy.attempts
+            patient = kind is OutcomeKind.THROTTLED and asked is not None and throttles <= policy.attempts
+            assert decision.spends is not patient
+            assert patient or attempt < policy.attempts
             assert AT + age + decision.delay * 1000 <= AT + policy.max_age.ms
             assert 0 <= decision.delay <= policy.cap + (cap if kind is OutcomeKind.THROTTLED else 0)
             if kind is OutcomeKind.THROTTLED and asked is not None:

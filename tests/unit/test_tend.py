@@ -14,7 +14,7 @@ from dispatcher.lane import Lane
 from dispatcher.metrics import Metrics
 from dispatcher.quarantine import Quarantine
 from dispatcher.replica import Clock, Pulse, Replica
-from dispatcher.settle import Settling
+from dispatcher.settling import Settling
 from tests.support.deliveries import webhook
 
 

@@ -12,13 +12,15 @@ from common.keys import Destination
 from common.outcomes import Settlement
 from common.record import Record, parse
 from common.scripts import Script
-from common.settings import Queue
+from common.settings import Breaker, Queue
 from common.snapshot import Snapshot, snapshot
+from common.units import Duration
 from common.wire import Wire
 from dispatcher.claim import JustRead, Verdict, claim
 from dispatcher.entry import Entry, read
-from dispatcher.settle import Caps, Settled, Settling, settle
-from dispatcher.take import Taken, make_group, take
+from dispatcher.settle import Caps, Settled, settle
+from dispatcher.settling import Settling
+from dispatcher.take import Care, Taken, make_group, take
 from ingest.append import Appender
 from ingest.event import Event, Stored
 from ingest.route import Router
@@ -27,6 +29,7 @@ from tests.support.deliveries import alert
 from tests.support.settings import build
 
 TTL = 3_600_000
+FIVE = Breaker(failures=5, open=Duration(30))
 _replay = Script("ops", "replay")
 
 
@@ -62,6 +65,13 @@ class Stand:
         """Entries and the rest of the answer."""
         return await take(self.wire, self.at, consumer, most)
 
+    async def carefully(
+        self, consumer: str, most: int = 100, rate: float | None = None, besides: int = 0
+    ) -> Taken:
+        """The same on the careful way."""
+        care = Care(rate, 10_000, besides)
+        return await take(self.wire, self.at, consumer, most, care=care)
+
     async def claim(self, consumer: str, *entries: Entry, just_read: JustRead | None = None) -> list[Verdict]:
         """Verdicts."""
         deliveries = [read(entry) for entry in entries]
@@ -81,6 +91,17 @@ class Stand:
             for entry, settlement in batch
         ]
         return await settle(self.wire, self.at, consumer, Caps(self.max_dead, TTL, TTL), items)
+
+    async def tell(
+        self, consumer: str, *items: Settling, breaker: Breaker = FIVE, lease_back: bool = False
+    ) -> list[Settled]:
+        """Answers to whole settlements."""
+        caps = Caps(self.max_dead, TTL, TTL, breaker)
+        return await settle(self.wire, self.at, consumer, caps, items, lease_back=lease_back)
+
+    async def gate(self) -> dict[str, str]:
+        """Its fields."""
+        return {n.decode(): v.decode() for n, v in (await self.redis.hgetall(self.at.gate)).items()}
 
     async def claimed(self, consumer: str, *keys: str) -> list[Entry]:
         """Appended, taken and claimed."""

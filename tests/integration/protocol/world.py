@@ -29,7 +29,8 @@ from dispatcher.claim import JustRead, claim
 from dispatcher.entry import Entry, read
 from dispatcher.keep_alive import keep_alive
 from dispatcher.reclaim import find, reap, reclaim
-from dispatcher.settle import Caps, Settled, Settling, settle
+from dispatcher.settle import Caps, Settled, settle
+from dispatcher.settling import Settling
 from dispatcher.take import make_group, take
 from ingest.append import Appender
 from ingest.event import Event, Stored, Unavailable
