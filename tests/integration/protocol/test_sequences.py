@@ -16,7 +16,8 @@ from common.settings import Match, Route, Rule, Settings
 from common.wire import Wire
 from dispatcher.claim import Verdict, claim
 from dispatcher.entry import Entry, read
-from dispatcher.settle import Caps, Settling, settle
+from dispatcher.settle import Caps, settle
+from dispatcher.settling import Settling
 from dispatcher.take import make_group, take
 from ingest import parse
 from ingest.append import Appender
