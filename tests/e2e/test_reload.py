@@ -7,19 +7,21 @@ the two seconds between two looks. A destination's URL ends in its name: so the 
 from __future__ import annotations
 
 import asyncio
+import json
 import signal
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
 
+import aiohttp
 import pytest
 import yaml
 
 from common import connect, keys, settings
 from common.snapshot import Ledger, Snapshot, snapshot
 from common.units import Duration
-from tests.support.fleet import LOOK, NAMESPACE, Fleet, Fleets, Running, eventually
+from tests.support.fleet import DEADLINE, LOOK, NAMESPACE, Fleet, Fleets, Running, eventually
 from tests.support.receiver import Answer, Receiver
 from tests.support.servers import Server
 
@@ -188,6 +190,35 @@ async def test_routes_change_under_load(rollout: Rollout) -> None:
         assert (await rollout.post(ingest))[1] == ["two"]
         await rollout.arrives("two")
     await rollout.all_is_where_it_belongs("one", "two")
+
+
+async def test_a_request_under_way_ends_with_what_it_began_with(rollout: Rollout) -> None:
+    begun, release = asyncio.Event(), asyncio.Event()
+
+    async def body() -> AsyncIterator[bytes]:
+        begun.set()  # ingest has said that it reads
+        await release.wait()
+        yield json.dumps(rollout.fleet.alert()).encode()
+
+    both = rollout.content("one", "two", routes=[{"to": ["one"]}])
+    ingest = await rollout.ingest("ingest.yaml", both)
+    headers = {"Content-Type": "application/json"}
+    posting = rollout.fleet.http.post(ingest.url + "/v1/alerts", data=body(), headers=headers, expect100=True)
+    posted = asyncio.create_task(acknowledgement(posting))
+    async with asyncio.timeout(DEADLINE):
+        await begun.wait()
+        await rollout.reload(ingest, "ingest.yaml", {**both, "routes": [{"to": ["two"]}]})
+        assert (await rollout.post(ingest))[1] == ["two"]
+        release.set()
+        assert (await posted)["destinations"] == ["one"]
+
+
+async def acknowledgement(posting: AbstractAsyncContextManager[aiohttp.ClientResponse]) -> Content:
+    """The body of the answer, which is 201."""
+    async with posting as answer:
+        told: Content = await answer.json()
+        assert answer.status == 201, told
+        return told
 
 
 async def test_rules_and_limits_change_without_a_signal(rollout: Rollout) -> None:
