@@ -18,6 +18,7 @@ sys.path.insert(0, str(DOCS.parent))  # run as a script, from anywhere
 from common import not_yet
 from common.policy import PRESETS
 from common.references import PREFIX
+from common.reload import RESTART
 from common.settings import Destination, Settings
 from common.units import Duration
 from dispatcher.destinations import kinds
@@ -36,8 +37,11 @@ beside this page is an example.
 - A secret may also be `file:/path` (relative to the configuration), whose content it is then. Secrets print
   as `***`.
 - A setting outside of lists is overridden by the variable named beside it.
+- A change of the file takes effect within seconds, but for what says "at a restart".
 """
 _LATER = " (not available yet)"
+_AT_RESTART = " (at a restart)"
+_KEPT = frozenset(place for places in RESTART.values() for place in places)
 _PRESETS = """\
 ## Presets of `retry`
 
@@ -103,6 +107,7 @@ def _table(name: str, text: str, fields: Iterable[inspect.Field], *, overridable
     yield "|---|---|---|---|" + ("---|" if overridable else "")
     for field in fields:
         meaning = _meaning(field.type) + (_LATER if not_yet.is_to_come(name, field.encode_name) else "")
+        meaning += _AT_RESTART if f"{name}.{field.name}" in _KEPT else ""
         cells = [f"`{field.encode_name}`", _default(field), _takes(field.type), meaning]
         cells += [f"`{PREFIX}{name}_{field.encode_name}`".upper()] if overridable else []
         yield "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
