@@ -46,5 +46,5 @@ lock:
 
 # What was made from the sources; never ./data, which holds alerts.
 clean:
-	rm -rf .venv build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis *.egg-info
+	rm -rf .venv build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis *.egg-info tests/signatures/node_modules
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
