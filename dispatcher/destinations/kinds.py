@@ -19,7 +19,7 @@ from common.settings import Destination
 from dispatcher.destinations.base import DestinationType, Unusable
 
 GROUP = "redispatch.destinations"
-OURS = ("webhook", "slack", "pagerduty", "summary", "stdout", "discard")
+OURS = ("webhook", "slack", "pagerduty", "apprise", "summary", "stdout", "discard")
 
 
 def names() -> list[str]:
