@@ -5,6 +5,7 @@
    Both with connections that send as soon as they are answered (then the mean latency is connections : rate),
    and at half of that rate.
 3. One dispatcher that settles a full queue to `discard`.
+4. A webhook and a bare aiohttp client, in turns, posting to one receiver; a dispatcher that does the same.
 
 Prints a table with the targets beside; `--check` exits with 1 when one is missed.
 """
@@ -21,26 +22,21 @@ from statistics import median
 import click
 import uvloop
 from msgspec import Struct
-from msgspec.structs import replace
 from redis.asyncio import Redis
 from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
+from benchmarks import webhook
+from benchmarks.fill import NAMESPACE, fill
 from benchmarks.floor import cpu, floor
 from benchmarks.load import Measured, Missing, load
 from benchmarks.stack import Broken, Process, Server, Stack, free_port
-from common.alert import Alert
-from common.settings import Destination, Queue, Settings
 from common.snapshot import snapshot
-from ingest.append import Appender
-from ingest.event import Event
-from ingest.route import Router
 
-NAMESPACE = "bench"
+PARTS = ("ingest", "dispatcher", "webhook")
 SLOTS = 2048  # of the dispatcher: enough that reading, sending and settling overlap
 CONNECTIONS = 32
-CHUNK = 2000  # alerts appended at once to fill the queue
 LOOK = 0.02  # seconds between two looks at the ledger
 
 
@@ -179,35 +175,21 @@ def _settled(runs: list[Settled]) -> list[Row]:
     ]
 
 
-async def fill(redis: Redis, server: Server, progress: Progress, alerts: int) -> None:
-    """Append so many alerts, as ingest does."""
-    settings = Settings(
-        redis=replace(server.section, namespace=NAMESPACE),
-        queue=Queue(max_depth=10_000_000),
-        destinations=[Destination(name="sink", type="discard")],
+def _posted(rounds: list[webhook.Round]) -> list[Row]:
+    bare, kind, whole = (
+        median(getattr(each, way).rate for each in rounds) for way in ("bare", "kind", "dispatcher")
     )
-    appender = Appender(redis, settings, Router(settings), cluster=False)
-    task = progress.add_task("filling the queue", total=alerts)
-    now = time.time_ns() // 1_000_000
-    for start in range(0, alerts, CHUNK):
-        events = [_event(number, now) for number in range(start, min(start + CHUNK, alerts))]
-        await appender.submit(events)
-        progress.advance(task, len(events))
-    await appender.close()
-
-
-def _event(number: int, now: int) -> Event:
-    host = f"web-{number}"
-    return Event(
-        Alert(
-            incident=f"{host}:disk-full",
-            host=host,
-            name="disk-full",
-            severity="critical",
-            summary="the disk of this machine is full",
-            timestamp=now,
-        )
-    )
+    ratio = median(each.kind.rate / each.bare.rate for each in rounds)
+    through = median(each.dispatcher.rate / each.bare.rate for each in rounds)
+    busy = max(run.receiver for each in rounds for run in (each.bare, each.kind, each.dispatcher))
+    return [
+        Row("bare aiohttp client", f"{bare:,.0f}/s"),
+        Row("webhook, signed", f"{kind:,.0f}/s"),
+        Row("webhook : bare client", f"{ratio:.2f}", "0.80 or more", ratio >= 0.8),
+        Row("dispatcher to webhook", f"{whole:,.0f}/s"),
+        Row("dispatcher to webhook : bare client", f"{through:.2f}"),
+        Row("their receiver, at most", f"{busy:.0%} of a core", "under 70%", busy < 0.7),
+    ]
 
 
 async def watch(redis: Redis, dispatcher: Process, progress: Progress, alerts: int) -> tuple[float, int]:
@@ -241,6 +223,8 @@ async def run(*, quick: bool, parts: tuple[str, ...], console: Console) -> list[
             if "dispatcher" in parts:
                 runs = [await settle(stack, server, progress, alerts) for _ in range(rounds)]
                 rows += _settled(runs)
+            if "webhook" in parts:
+                rows += _posted(await webhook.compare(stack, server, progress, rounds, alerts // 10))
     return rows
 
 
@@ -256,14 +240,12 @@ def table(rows: list[Row]) -> Table:
 @click.command()
 @click.option("--quick", is_flag=True, help="Half a minute instead of three; the figures are rough.")
 @click.option("--check", is_flag=True, help="Exit with 1 when a target is missed.")
-@click.option(
-    "--part", "parts", multiple=True, type=click.Choice(["ingest", "dispatcher"]), help="Only this."
-)
+@click.option("--part", "parts", multiple=True, type=click.Choice(PARTS), help="Only this.")
 def main(quick: bool, check: bool, parts: tuple[str, ...]) -> None:
     """Measure ingest and dispatcher on this machine."""
     console = Console()
     try:
-        rows = uvloop.run(run(quick=quick, parts=parts or ("ingest", "dispatcher"), console=console))
+        rows = uvloop.run(run(quick=quick, parts=parts or PARTS, console=console))
     except (Broken, Missing) as fault:
         raise click.ClickException(str(fault)) from fault
     console.print(table(rows))

@@ -1,7 +1,7 @@
 """A receiver that takes every request and does next to nothing, so that it is not what is measured.
 
-`python -m benchmarks.sink PORT` answers `204` until it is told to stop. Understands requests with a
-Content-Length, as webhooks are; its answer is the same bytes each time.
+`python -m benchmarks.sink PORT` answers `204` until it is told to stop, and a GET with `[taken, cpu]`: how
+many it took, and the seconds of CPU it has used. Understands requests with a Content-Length, as webhooks are.
 """
 
 from __future__ import annotations
@@ -9,19 +9,22 @@ from __future__ import annotations
 import asyncio
 import signal
 import sys
+import time
 from typing import cast
 
 import uvloop
 
 from common import log
 
-_ANSWER = b"HTTP/1.1 204 No Content\r\n\r\n"
+_TAKEN = b"HTTP/1.1 204 No Content\r\n\r\n"
 _LENGTH = b"\r\ncontent-length:"
 _END = b"\r\n\r\n"
 
 
 class Sink(asyncio.Protocol):
-    """One connection."""
+    """One connection; `taken` counts for all."""
+
+    taken = 0
 
     def __init__(self) -> None:
         self._unread = b""
@@ -35,8 +38,19 @@ class Sink(asyncio.Protocol):
         """Answer each request that is complete."""
         self._unread += data
         while (size := _size(self._unread)) is not None and size <= len(self._unread):
+            self._transport.write(self._answer(self._unread.startswith(b"GET ")))
             self._unread = self._unread[size:]
-            self._transport.write(_ANSWER)
+
+    def _answer(self, asked: bool) -> bytes:
+        if asked:
+            return _told()
+        Sink.taken += 1
+        return _TAKEN
+
+
+def _told() -> bytes:
+    text = f"[{Sink.taken}, {time.process_time()}]".encode()
+    return b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(text), text)
 
 
 def _size(data: bytes) -> int | None:
@@ -52,7 +66,7 @@ def _size(data: bytes) -> int | None:
 
 async def _serve(port: int) -> None:
     loop = asyncio.get_running_loop()
-    server = await loop.create_server(Sink, "127.0.0.1", port)
+    server = await loop.create_server(Sink, "127.0.0.1", port, backlog=1024)
     log.Log("sink").info("listening", address=f"127.0.0.1:{port}")
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
