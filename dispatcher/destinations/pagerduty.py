@@ -54,14 +54,14 @@ class PagerDuty:
         try:
             return Request({}, event(delivery.key, delivery.alert, self._routing_key))
         except RENDER_FAULTS as fault:
-            raise Unrenderable(f"the event can't be built: {fault}") from fault
+            raise Unrenderable(str(fault)) from fault
 
     async def deliver(self, delivery: Delivery) -> Outcome:
         """One attempt, over within the destination's timeout."""
         try:
             request = self.request([delivery])
         except Unrenderable as fault:
-            return Outcome(OutcomeKind.RENDER, error=str(fault))
+            return Outcome(OutcomeKind.RENDER, error=f"the event can't be built: {fault}")
         return await self._poster.post(request.body, request.headers)
 
     async def close(self) -> None:

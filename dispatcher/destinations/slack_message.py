@@ -17,6 +17,7 @@ from dispatcher.destinations.wording import NAMELESS, SEVERITIES, cut, line, sev
 
 Block: TypeAlias = dict[str, Any]
 
+_LONGEST = 40_000
 _TEXT = 300  # characters of `text`, which is what a phone's notification shows
 _SECTION = 2900
 _NAME = 256
@@ -58,6 +59,20 @@ def batch_message(alerts: Sequence[Alert]) -> dict[str, Any]:
     if missing := len(alerts) - len(members):
         blocks.append(_context(f"… and {missing} more, not shown"))
     return _message(f"{title}; {'; '.join(subject(alert, 60) for alert in alerts[:_SHOWN])}", blocks)
+
+
+def text_message(text: str) -> dict[str, Any]:
+    """A message that somebody's template made, in Slack's own markup."""
+    return {"text": cut(text, _LONGEST)}
+
+
+def harmless(value: Any) -> Any:
+    """What a template is given, with every text in it escaped."""
+    if isinstance(value, str):
+        return escaped(value, _SECTION)
+    if isinstance(value, dict):
+        return {escaped(name, _SECTION): harmless(inner) for name, inner in value.items()}
+    return [harmless(inner) for inner in value] if isinstance(value, list) else value
 
 
 def escaped(text: str, most: int) -> str:

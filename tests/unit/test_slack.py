@@ -237,9 +237,30 @@ def test_settings() -> None:
 
 
 def test_a_request_is_the_message() -> None:
-    one, two = delivery(), delivery(of=alert(name="other"))
+    one, two = delivery(), delivery(of=alert(name="other", timestamp=AT - 1))
     made = Slack(slack())
     assert json.loads(made.request([one]).body) == message(one.alert)
-    assert json.loads(made.request([one, two]).body) == batch_message([one.alert, two.alert])
-    with pytest.raises(Unrenderable, match="the message can't be built"):
-        made.request([delivery(of=alert(timestamp=10**17))])
+    assert json.loads(made.request([one, two]).body) == batch_message([two.alert, one.alert])
+    with pytest.raises(Unrenderable, match="date value out of range"):
+        made.request([delivery(of=alert(timestamp=10**15))])
+
+
+def test_a_template_makes_the_text_and_what_alerts_say_is_harmless() -> None:
+    template = Secret(
+        "<!here> *{{ name }}*: {{ summary }} {% for k, v in labels.items() %}{{ k }}={{ v }}{% endfor %}"
+    )
+    one = delivery(of=alert(summary=HOSTILE, labels={"<!channel>": "&"}))
+    said = json.loads(Slack(slack(template=template)).request([one]).body)
+    assert said == {"text": f"<!here> *disk*: {escaped(HOSTILE, 3000)} &lt;!channel&gt;=&amp;"}
+    assert list(kinds.faults(slack(template=template))) == []
+
+
+def test_a_template_that_is_none_and_one_that_says_nothing() -> None:
+    (fault,) = kinds.faults(slack(template=Secret("{{ nam }}")))
+    assert fault[0] == ("template",)
+    assert "nam is unknown; did you mean name?" in fault[1]
+    ((path, says),) = kinds.faults(slack(template=Secret("{{ summary }}")))
+    assert path == ("template",)
+    assert "makes no text" in says
+    with pytest.raises(Unusable, match="destination chat: line 1: "):
+        make(slack(template=Secret("{{ nam }}")))
