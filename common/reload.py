@@ -24,18 +24,15 @@ from common.settings import Redis, Settings
 
 EVERY = 2.0  # seconds between two looks
 CALM = 0.2  # seconds for which a file has to stay as it is, since whoever writes it may not be through
+_BOTH = (
+    *(f"redis.{name}" for name in Redis.__struct_fields__),
+    *(f"ingest.{name}" for name in ("durability", "replicas", "durability_timeout")),  # of what goes on, too
+    "objects.url",
+)
 RESTART = {
-    "ingest": (
-        *(f"redis.{name}" for name in Redis.__struct_fields__),
-        *(f"ingest.{name}" for name in ("listen", "workers", "durability", "replicas", "durability_timeout")),
-        "objects.url",
-    ),
-    "dispatcher": (
-        *(f"redis.{name}" for name in Redis.__struct_fields__),
-        *(f"dispatcher.{name}" for name in ("listen", "visibility_timeout")),
-        "objects.url",
-    ),
-}  # what a running service can't change, by service
+    "ingest": (*_BOTH, "ingest.listen", "ingest.workers"),
+    "dispatcher": (*_BOTH, "dispatcher.listen", "dispatcher.visibility_timeout"),
+}  # what a running service can't change
 
 Stamps: TypeAlias = tuple[tuple[int, int, int] | None, ...]  # inode, time in ns, size
 Take: TypeAlias = Callable[[Settings], Awaitable[None]]

@@ -41,7 +41,7 @@ class Service:
         self._tasks = asyncio.TaskGroup()
         self._replica = Replica(
             redis=self.redis,
-            bell=connect.client(settings.redis, blocking=LONGEST_BLOCK),
+            bell=connect.client(settings.redis, blocking=_patience(settings)),
             consumer=consumer_name(),
             settings=settings,
             metrics=self._metrics,
@@ -113,6 +113,12 @@ class Service:
         if self._stop.is_set():
             return "draining"
         return None if self._seen else "Redis has not answered yet"
+
+
+def _patience(settings: Settings) -> float:
+    """The longest that a command waits in Redis, seconds: for the bell, or for what goes on to be safe."""
+    ingest = settings.ingest
+    return max(LONGEST_BLOCK, 0.0 if ingest.durability == "written" else ingest.durability_timeout)
 
 
 async def run(settings: Settings, stop: asyncio.Event, watch: Watch) -> None:
