@@ -51,7 +51,6 @@ def load_with_places(
     if kinds is None:
         destinations.leave_out_specifics(root)
     references.expand(root, environ, (), report)
-    not_yet.take_out_sections(root, report)
     to = destinations.take_out(root, kinds, report)
     settings = cast(Settings, convert(schema, root, (), report))
     settings = structs.replace(settings, destinations=to)

@@ -11,10 +11,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from urllib.parse import urlsplit
 
 from common.condition import Condition
+from common.expression import compiled
 from common.faults import Path, Report, suggestion
 from common.kinds import Kinds
 from common.policy import retry_policy
-from common.settings import Destination, Rule, Settings
+from common.settings import Destination, Hook, HookAlert, HookReading, Rule, Settings
 from common.units import Address, Duration
 
 RESERVED = "readings"  # {<namespace>:readings}: holds the readings
@@ -31,6 +32,9 @@ def check(settings: Settings, kinds: Kinds | None, report: Report) -> None:
     _unique("destinations", [destination.name for destination in settings.destinations], report)
     for index, rule in enumerate(settings.rules):
         _rule(rule, ("rules", index), report)
+    _unique("hooks", [hook.name for hook in settings.hooks], report)
+    for index, hook in enumerate(settings.hooks):
+        _hook(hook, ("hooks", index), report)
     for index, destination in enumerate(settings.destinations):
         _destination(destination, ("destinations", index), report)
         for path, fault in kinds.faults(destination) if kinds is not None else ():
@@ -124,6 +128,36 @@ def _rule(rule: Rule, path: Path, report: Report) -> None:
             report.fault((*path, name), str(fault))
     if len(conditions) == 2 and conditions[0].overlaps(conditions[1]):
         report.fault((*path, "clear"), f"a value could fulfil both clear and when ({rule.when})")
+
+
+def _hook(hook: Hook, path: Path, report: Report) -> None:
+    if (hook.alert is None) == (hook.reading is None):
+        report.fault(path, "expected either alert or reading")
+    if hook.items is not None:
+        _expression(hook.items, (*path, "items"), report)
+    for part, told in (("alert", hook.alert), ("reading", hook.reading)):
+        if told is not None:
+            _expressions(told, (*path, part), report)
+    told = hook.alert or hook.reading
+    for field in hook.values if told is not None else ():
+        if not isinstance(getattr(told, field, None), str):
+            report.fault((*path, "values", field), f"there is no expression for {field}")
+
+
+def _expressions(told: HookAlert | HookReading, path: Path, report: Report) -> None:
+    for field in told.__struct_fields__:
+        value: str | dict[str, str] | None = getattr(told, field)
+        if isinstance(value, str):
+            _expression(value, (*path, field), report)
+        for name, text in value.items() if isinstance(value, dict) else ():
+            _expression(text, (*path, field, name), report)
+
+
+def _expression(text: str, path: Path, report: Report) -> None:
+    try:
+        compiled(text)
+    except ValueError as fault:
+        report.fault(path, str(fault))
 
 
 def _destination(destination: Destination, path: Path, report: Report) -> None:

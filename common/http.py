@@ -34,6 +34,7 @@ KEEPALIVE = 75.0  # seconds; above the usual intervals of senders and the idle t
 LINGER = 2.0  # seconds to read on after a refusal, so that the sender gets to see it
 SMALL = 65_536  # bytes of an unread body that are cheaper to read than a new connection
 PROBES = ("/healthz", "/readyz", "/metrics")
+NAMED = "/{name}"  # how the route of many paths ends
 OTHER = "other"  # the route of what has none, so that no sender makes metric labels
 
 encode = msgspec.json.Encoder().encode
@@ -186,6 +187,8 @@ class Site:
     async def _respond(self, request: Request) -> tuple[str, web.StreamResponse]:
         path = request.path
         methods = self._routes.get(path)
+        if methods is None:
+            path, methods = self._named(path)
         try:
             if methods is None:
                 raise Problem(404, f"there is no {path[:200]}")
@@ -202,6 +205,11 @@ class Site:
         if not request.content.is_eof() and not _worth_reading(request, response.status):
             response.force_close()
         return path if methods else OTHER, response
+
+    def _named(self, path: str) -> tuple[str, Mapping[str, Handler] | None]:
+        """The route `.../{name}` that a path belongs to, so that no name makes metric labels."""
+        route = path.rpartition("/")[0] + NAMED
+        return (route, self._routes[route]) if route in self._routes and path[-1] != "/" else (path, None)
 
     async def _healthz(self, request: Request) -> web.StreamResponse:
         """That this runs at all is the news: the event loop makes progress."""

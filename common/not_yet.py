@@ -10,15 +10,9 @@ from common.faults import Report
 from common.settings import Settings
 
 _SECTIONS = ("objects", "tokens[]", "console")
-_WITHOUT_EFFECT = {("ingest", "inline_limit"), ("dedupe", "repeat_interval")}
+_WITHOUT_EFFECT = {("ingest", "inline_limit")}
 _SCHEMES = ("redis+sentinel", "rediss+sentinel", "redis+cluster", "rediss+cluster")
 _TEXT = "is not available yet"
-
-
-def take_out_sections(root: Node, report: Report) -> None:
-    """Report sections that are to come and that the schema has no shape for; take them out of the tree."""
-    if root.names.pop("hooks", None) is not None:
-        report.fault(("hooks",), _TEXT)
 
 
 def refuse(settings: Settings, root: Node, report: Report) -> None:

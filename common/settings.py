@@ -132,6 +132,56 @@ class Rule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     by: Annotated[list[str] | None, Meta(description="labels that make an incident; all when absent")] = None
 
 
+Expression: TypeAlias = Annotated[str, Meta(min_length=1, max_length=4096)]
+
+
+class HookAlert(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Where an alert's fields are in an item: JMESPath expressions; what finds nothing is absent."""
+
+    host: Annotated[Expression, Meta(description="what is concerned")]
+    name: Annotated[Expression, Meta(description="what is wrong with it")]
+    severity: Annotated[Expression | None, Meta(description="`info`, `warning`, `error`, `critical`")] = None
+    status: Annotated[Expression | None, Meta(description="`firing` or `resolved`")] = None
+    summary: Annotated[Expression | None, Meta(description="a sentence for people")] = None
+    value: Annotated[Expression | None, Meta(description="a number, or a text that is one")] = None
+    timestamp: Annotated[Expression | None, Meta(description="when it happened; now when absent")] = None
+    starts_at: Annotated[Expression | None, Meta(description="when the episode began")] = None
+    ends_at: Annotated[Expression | None, Meta(description="when it ended")] = None
+    url: Annotated[Expression | None, Meta(description="where to look")] = None
+    labels: Annotated[dict[str, Expression], Meta(description="what else tells incidents apart")] = {}
+    annotations: Annotated[dict[str, Expression], Meta(description="what people may want to know")] = {}
+
+
+class HookReading(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The same for a reading."""
+
+    host: Annotated[Expression, Meta(description="where it was measured")]
+    metric: Annotated[Expression, Meta(description="what was measured")]
+    value: Annotated[Expression, Meta(description="a number, or a text that is one")]
+    timestamp: Annotated[Expression | None, Meta(description="when it was measured; now when absent")] = None
+    labels: Annotated[dict[str, Expression], Meta(description="such as the device")] = {}
+
+
+class Hook(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What `POST /v1/hooks/{name}` makes of any other sender's JSON: alerts or readings."""
+
+    name: Annotated[Name, Meta(description="the end of its path")]
+    items: Annotated[
+        Expression | None,
+        Meta(description="where the items are; else the body is one, or an array"),
+    ] = None
+    form: Annotated[
+        Annotated[str, Meta(min_length=1, max_length=255)] | None,
+        Meta(description="field of a form that has the JSON"),
+    ] = None
+    alert: Annotated[HookAlert | None, Meta(description="this, or `reading`")] = None
+    reading: Annotated[HookReading | None, Meta(description="this, or `alert`")] = None
+    values: Annotated[
+        dict[str, dict[str, str]],
+        Meta(description="by field, what the sender's words mean here; `*`: any other"),
+    ] = {}
+
+
 class Retry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How hard a destination is tried; what is absent comes from the preset."""
 
@@ -214,5 +264,6 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     objects: Objects = Objects()
     tokens: list[Token] = []
     rules: list[Rule] = []
+    hooks: list[Hook] = []
     destinations: list[Destination] = []
     routes: list[Route] = []

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from typing import Literal
 
 from msgspec import Struct
@@ -13,15 +14,31 @@ from msgspec import Struct
 from common.alert import Alert
 
 
+class Source(StrEnum):
+    """Where an alert came from; also `source` in the alert."""
+
+    NATIVE = "native"
+    READING = "reading"
+    PROMETHEUS = "prometheus"
+    ALERTMANAGER = "alertmanager"
+    GRAFANA = "grafana"
+    CLOUDEVENT = "cloudevent"
+    COLLECTD = "collectd"
+    TELEGRAF = "telegraf"
+    HOOK = "hook"
+
+
 class Event(Struct, frozen=True):
     """One alert as its sender meant it, before observe has looked at its incident.
 
     `alert.incident` is set and `alert.key` is empty. `key` is complete already when the sender gave an
-    Idempotency-Key, else observe makes it.
+    Idempotency-Key or the event is one by itself, else observe makes it. `repeated`: its sender repeats a
+    firing while it lasts, so that it belongs to the episode that is open, whatever start it tells.
     """
 
     alert: Alert
     key: str | None = None
+    repeated: bool = False
 
 
 class Reading(Struct, frozen=True):

@@ -56,7 +56,32 @@ def episode_key(incident: str, start_ms: int, resolved: bool) -> str:
     return bounded(f"{incident}:{start_ms}:resolved" if resolved else f"{incident}:{start_ms}")
 
 
-def idempotency_key(token: str, value: str, index: int | None, rule: str | None, resolved: bool) -> str:
+def repeat_key(incident: str, start_ms: int, n: int) -> str:
+    """Key of a firing that its sender repeats, in the `n`th repeat interval of the episode."""
+    return bounded(f"{incident}:{start_ms}:r{n}")
+
+
+def fingerprint(labels: Mapping[str, str]) -> str:
+    """Alertmanager's, so that both tools show the same: FNV-1a, 64 bits, over the sorted labels."""
+    value = 0xCBF29CE484222325
+    for label in sorted(labels):
+        for byte in b"%b\xff%b\xff" % (label.encode(), labels[label].encode()):
+            value = (value ^ byte) * 0x100000001B3 & 0xFFFFFFFFFFFFFFFF
+    return f"{value:016x}"
+
+
+def event_incident(source: str, subject: str) -> str:
+    """Incident of a CloudEvent."""
+    return bounded(f"ce:{escape(source)}:{escape(subject)}")
+
+
+def event_key(source: str, event_id: str, resolved: bool) -> str:
+    """Key of a CloudEvent: by itself, whatever is known of its incident."""
+    key = f"ce:{escape(source)}:{escape(event_id)}"
+    return bounded(key + ":resolved" if resolved else key)
+
+
+def idempotency_key(token: str, value: str, index: int | str | None, rule: str | None, resolved: bool) -> str:
     """Key that the sender chose; `index` in a batch, `rule` for a reading's alert."""
     key = f"id:{escape(token)}:{escape(value)}"
     if index is not None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import zlib
 
-from ingest.parse import BadBody
+from ingest.formats.bodies import BadBody
 
 SUPPORTED = "gzip, deflate, identity"
 MOST_MEMBERS = 1000

@@ -6,7 +6,6 @@ One `Metrics` per process, with a registry of its own that `/metrics` serves.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from enum import StrEnum
 from typing import Protocol
 
 from msgspec import Struct
@@ -15,19 +14,13 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, disable_created
 from common.histogram import Histogram
 from common.http import OTHER
 from common.trouble import Kind
+from ingest.event import Source
 
 CODES = (200, 201, 207, 400, 404, 405, 408, 413, 415, 417, 500, 503)
 SECONDS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.025, 0.1, 0.5, 2.0)
 # a second series for each counter, which nobody asks for
 disable_created_metrics()  # type: ignore[no-untyped-call]  # prometheus_client leaves it so
 SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
-
-
-class Source(StrEnum):
-    """Where an alert came from; also `source` in the alert."""
-
-    NATIVE = "native"
-    READING = "reading"
 
 
 class Count(Protocol):
@@ -69,10 +62,12 @@ class Metrics:
             (route, code): requests.labels(route, str(code)) for route in names for code in CODES
         }
         self._seconds = seconds.of
-        self.native, self.reading = (
-            Outcomes(*(alerts.labels(source.value, field).inc for field in Outcomes.__struct_fields__))
-            for source in (Source.NATIVE, Source.READING)
-        )
+        self.outcomes = {
+            source: Outcomes(
+                *(alerts.labels(source.value, field).inc for field in Outcomes.__struct_fields__)
+            )
+            for source in Source
+        }
         self._faults = {kind: faults.labels(kind.value) for kind in Kind}
         self._append_batch_size = Histogram(
             "redispatch_append_batch_size", "events in one call", SIZES, self.registry

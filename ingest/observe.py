@@ -19,12 +19,12 @@ from common.alert import Alert, Status
 from common.scripts import Argument, Script, Server
 from common.settings import Settings
 from ingest.event import Event
-from ingest.identity import episode_key, escape, window_key
+from ingest.identity import episode_key, escape, repeat_key, window_key
 from ingest.route import Router
 
 RANKS = {"info": 1, "warning": 2, "error": 3, "critical": 4}  # others rank as warning
 _script = Script("ingest", "observe")
-_Answer: TypeAlias = int | tuple[bytes, int, bytes, bytes, bytes]
+_Answer: TypeAlias = int | tuple[bytes, int] | tuple[bytes, int, bytes, bytes, bytes]
 
 
 class Routed(Struct, frozen=True):
@@ -42,6 +42,7 @@ class Observer:
         self._namespace = settings.redis.namespace
         self._window = settings.dedupe.window.ms
         self._remember = settings.dedupe.remember.ms
+        self._interval = settings.dedupe.repeat_interval.ms
         self._known = frozenset(destination.name for destination in settings.destinations)
         self._router = router
         self._cluster = cluster
@@ -50,7 +51,7 @@ class Observer:
         """One `Routed` per event, in order."""
         first = [self._router.destinations(event.alert) for event in events]
         incidents = [keys.incident(self._namespace, event.alert.incident) for event in events]
-        asked = [_arguments(event.alert, to) for event, to in zip(events, first, strict=True)]
+        asked = [_arguments(event, to) for event, to in zip(events, first, strict=True)]
         answers = await self._ask(incidents, asked)
         return [
             self._conclude(event, to, answer)
@@ -70,7 +71,7 @@ class Observer:
         return [answer for answer in answers if answer is not None]
 
     async def _call(self, incidents: list[str], asked: list[list[Argument]]) -> list[_Answer]:
-        args: list[Argument] = [self._window, self._remember]
+        args: list[Argument] = [self._window, self._remember, self._interval]
         for one in asked:
             args += one
         answers: list[_Answer] = await _script(self._redis, incidents, args)
@@ -80,7 +81,13 @@ class Observer:
         alert = event.alert
         if isinstance(answer, int):
             return Routed(replace(alert, key=event.key or own_key(alert, self._window, answer)), first)
+        if len(answer) == 2:
+            start, repeats = int(answer[0]), answer[1]
+            key = event.key or repeat_key(alert.incident, start, repeats)
+            return Routed(replace(alert, key=key, starts_at=start), first)
         at, n, told, severity, fired = answer
+        if event.repeated:
+            alert = replace(alert, starts_at=int(at))
         if event.key is not None:
             key = event.key
         elif alert.starts_at is not None:
@@ -112,11 +119,12 @@ def _slots(incidents: list[str]) -> list[list[int]]:
     return list(slots.values())
 
 
-def _arguments(alert: Alert, to: tuple[str, ...]) -> list[Argument]:
+def _arguments(event: Event, to: tuple[str, ...]) -> list[Argument]:
+    alert = event.alert
     rank = RANKS.get(alert.severity, 2) if alert.severity else 0
     return [
         alert.status,
-        "window" if alert.starts_at is None else "episode",
+        "repeated" if event.repeated else "window" if alert.starts_at is None else "episode",
         alert.since,
         "" if alert.starts_at is None else alert.starts_at,
         f"{rank}{escape(alert.severity)}" if alert.severity else "-",

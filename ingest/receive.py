@@ -7,25 +7,32 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol, TypeVar
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Protocol, TypeAlias, TypeVar
 
 from aiohttp import hdrs, web
 from aiohttp.http_exceptions import HttpProcessingError
-from msgspec import Struct, structs
+from msgspec import structs
+from multidict import MultiMapping
 
 from common.alert import Status
-from common.http import Handler, Problem, Request, answer, encode
-from common.settings import Ingest
-from ingest import identity, inflate, parse
-from ingest.event import Event, Reading, Stored, Unavailable
+from common.http import NAMED, Handler, Problem, Request, answer, encode
+from common.settings import Hook, Ingest
+from ingest import answers, identity, inflate, parse
+from ingest.event import Event, Reading, Source, Stored, Unavailable
+from ingest.formats.bodies import BadBody, Parsed, Reader
+from ingest.formats.hook import Mapped
 from ingest.metrics import Metrics, Outcomes
-from ingest.parse import BadBody, Kind, Parsed, Rejected
+from ingest.parse import FORMATS, Format
 
 T = TypeVar("T")
-ROUTES = ("/v1/alerts", "/v1/readings")
+_Reader: TypeAlias = Callable[[MultiMapping[str]], Reader[T]]
+HOOKS = "/v1/hooks"
+ROUTES = ("/v1/alerts", "/v1/readings", *FORMATS, HOOKS + NAMED)
 PATIENCE = 10.0  # seconds for a body to arrive
 LARGE = 131_072  # bytes whose parsing would hold up others for a millisecond or more
+LARGE_FOREIGN = 16_384  # the same where more is done with each item
 LONGEST_KEY = 256
 ANONYMOUS = "anonymous"
 _IDEMPOTENCY_KEY = "Idempotency-Key"
@@ -45,25 +52,6 @@ class Evaluator(Protocol):
         """The alerts of each reading. Raises Unavailable."""
 
 
-class _Single(Struct):
-    key: str
-    status: str
-    destinations: list[str]
-    dead: list[str]
-
-
-class _Reading(Struct):
-    status: str
-    alerts: list[_Single]
-
-
-class _Batch(Struct):
-    accepted: int
-    duplicates: int
-    stored: int
-    rejected: list[Rejected]
-
-
 class Receiver:
     """The handlers of ingest's routes, for one configuration."""
 
@@ -75,18 +63,22 @@ class Receiver:
         metrics: Metrics,
         clock: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
         patience: float = PATIENCE,
+        hooks: Iterable[Hook] = (),
     ) -> None:
         self._max_body = int(settings.max_body)
         self._max_alert = int(settings.max_alert)
         self._appender = appender
         self._evaluator = evaluator
-        self._native, self._reading = metrics.native, metrics.reading
+        self._outcomes = metrics.outcomes
+        self._native, self._reading = metrics.outcomes[Source.NATIVE], metrics.outcomes[Source.READING]
         self._clock = clock
         self._patience = patience
+        self._hooks = {hook.name: Format(Source.HOOK, Mapped(hook).reader) for hook in hooks}
 
     def routes(self) -> dict[str, Mapping[str, Handler]]:
         """Path, method, handler."""
-        return dict(zip(ROUTES, ({"POST": self.alerts}, {"POST": self.readings}), strict=True))
+        handlers = (self.alerts, self.readings, *map(self._handler, FORMATS.values()), self.hook)
+        return {path: {"POST": handler} for path, handler in zip(ROUTES, handlers, strict=True)}
 
     async def alerts(self, request: Request) -> web.StreamResponse:
         """`POST /v1/alerts`."""
@@ -94,58 +86,97 @@ class Receiver:
         parsed = await self._parsed(request, parse.alerts, self._native)
         events = [event for _, event in parsed.items]
         if chosen is not None:
-            events = [_keyed(event, chosen, _index(parsed, n), None) for n, event in enumerate(events)]
-        stored = _routed(parsed, await self._append(events, parsed.size, self._native))
+            places = _places(parsed)
+            events = [_keyed(event, chosen, place) for event, place in zip(events, places, strict=True)]
+        indexes = [index for index, _ in parsed.items]
+        stored = answers.routed(parsed, indexes, await self._append(events, parsed.size, self._native))
         if parsed.single:
-            return answer(request, 201 if stored[0].status == "queued" else 200, encode(_single(stored[0])))
-        return _batch(request, parsed.rejected, stored, 0)
+            return _single(request, stored[0])
+        return _answer(request, *answers.batch(parsed.rejected, stored, 0))
 
     async def readings(self, request: Request) -> web.StreamResponse:
         """`POST /v1/readings`."""
         chosen = _chosen_key(request)
         parsed = await self._parsed(request, parse.readings, self._reading)
-        alerts = await self._evaluate([reading for _, reading in parsed.items])
-        if chosen is not None:
-            alerts = [
-                [_keyed(event, chosen, _index(parsed, n), event.alert.name) for event in of_one]
-                for n, of_one in enumerate(alerts)
-            ]
-        events = [event for of_one in alerts for event in of_one]
+        events = await self._made(parsed, chosen, self._reading)
         stored = await self._append(events, parsed.size, self._reading)
-        self._reading.stored(len(alerts))
+        self._reading.stored(len(parsed.items))
         if parsed.single:
-            return answer(request, 201, encode(_Reading("stored", [_single(one) for one in stored])))
-        return _batch(request, parsed.rejected, stored, len(alerts))
+            told = answers.Measured("stored", [answers.single(one) for one in stored])
+            return answer(request, 201, encode(told))
+        return _answer(request, *answers.batch(parsed.rejected, stored, len(parsed.items)))
+
+    async def hook(self, request: Request) -> web.StreamResponse:
+        """`POST /v1/hooks/{name}`."""
+        name = request.path.rpartition("/")[2]
+        form = self._hooks.get(name)
+        if form is None:
+            raise Problem(404, f"no hook is called {name[:100]}; hooks are in the configuration")
+        return await self._take(form, request)
+
+    def _handler(self, form: Format) -> Handler:
+        async def handle(request: Request) -> web.StreamResponse:
+            return await self._take(form, request)
+
+        return handle
+
+    async def _take(self, form: Format, request: Request) -> web.StreamResponse:
+        """A format that may have alerts, readings or both."""
+        counted = self._outcomes[form.source]
+        chosen = _chosen_key(request)
+        parsed = await self._parsed(request, form.reader, counted, LARGE_FOREIGN)
+        made = await self._made(parsed, chosen, counted)
+        told = [(n, item) for n, (_, item) in enumerate(parsed.items) if isinstance(item, Event)]
+        events = [event for _, event in told]
+        if chosen is not None:
+            places = _places(parsed)
+            events = [_keyed(event, chosen, places[n]) for n, event in told]
+        readings = len(parsed.items) - len(events)
+        stored = await self._append(events + made, parsed.size, counted)
+        counted.stored(readings)
+        indexes = [parsed.items[n][0] for n, _ in told]
+        placed = answers.routed(parsed, indexes, stored[: len(events)])
+        if parsed.single and placed:
+            return _single(request, placed[0])
+        status, body = answers.batch(parsed.rejected, placed + stored[len(events) :], readings)
+        return _answer(request, *answers.as_alertmanager(body) if form.strict else (status, body))
+
+    async def _made(self, parsed: Parsed[Any], chosen: str | None, counted: Outcomes) -> list[Event]:
+        """The alerts that rules make of the readings."""
+        readings = [item for _, item in parsed.items if isinstance(item, Reading)]
+        made = await self._evaluate(readings, counted)
+        if chosen is None:
+            return [event for of_one in made for event in of_one]
+        named = zip(parsed.items, _places(parsed), strict=True)
+        places = [place for (_, item), place in named if isinstance(item, Reading)]
+        return [
+            _keyed(event, chosen, place, event.alert.name)
+            for place, of_one in zip(places, made, strict=True)
+            for event in of_one
+        ]
 
     async def _parsed(
-        self, request: Request, read: Callable[[bytes, Kind, int, int], Parsed[T]], counted: Outcomes
+        self, request: Request, reader: _Reader[T], counted: Outcomes, large: int = LARGE
     ) -> Parsed[T]:
-        headers = request.headers
         try:
-            kind = parse.kind(headers.get(hdrs.CONTENT_TYPE))
-            encoding = headers.get(hdrs.CONTENT_ENCODING)
+            read = reader(request.headers)
+            encoding = request.headers.get(hdrs.CONTENT_ENCODING)
             body = await self._body(request)
-            if encoding is None and len(body) <= LARGE:
-                parsed = read(body, kind, self._clock(), self._max_alert)
+            if encoding is None and len(body) <= large:
+                parsed = read(body, self._clock(), self._max_alert)
             else:
-                parsed = await asyncio.to_thread(self._decoded, body, encoding, kind, read)
+                parsed = await asyncio.to_thread(self._decoded, body, encoding, read)
         except BadBody as fault:
             accepts = {"Accept-Encoding": inflate.SUPPORTED} if fault.status == 415 else None
             raise Problem(fault.status, fault.detail, headers=accepts) from None
         if parsed.rejected:
             counted.invalid(len(parsed.rejected))
-            _refuse_all_invalid(parsed)
+            answers.refuse_all_invalid(parsed)
         return parsed
 
-    def _decoded(
-        self,
-        body: bytes,
-        encoding: str | None,
-        kind: Kind,
-        read: Callable[[bytes, Kind, int, int], Parsed[T]],
-    ) -> Parsed[T]:
+    def _decoded(self, body: bytes, encoding: str | None, read: Reader[T]) -> Parsed[T]:
         plain = inflate.inflate(body, encoding, self._max_body)
-        return read(plain, kind, self._clock(), self._max_alert)
+        return read(plain, self._clock(), self._max_alert)
 
     async def _body(self, request: Request) -> bytes:
         content = request.content
@@ -178,11 +209,11 @@ class Receiver:
     def _too_large(self) -> Problem:
         return Problem(413, f"the body is larger than {self._max_body} bytes (ingest.max_body)")
 
-    async def _evaluate(self, readings: list[Reading]) -> list[list[Event]]:
+    async def _evaluate(self, readings: list[Reading], counted: Outcomes) -> list[list[Event]]:
         try:
             return await self._evaluator.submit(readings) if readings else []
         except Unavailable as fault:
-            self._reading.refused(len(readings))
+            counted.refused(len(readings))
             raise _unavailable(fault) from None
 
     async def _append(self, events: list[Event], size: int, counted: Outcomes) -> list[Stored]:
@@ -205,50 +236,6 @@ class Receiver:
         return stored
 
 
-def _routed(parsed: Parsed[Event], stored: list[Stored]) -> list[Stored]:
-    """What got a destination; an alert that no route matches is refused: none goes nowhere in silence."""
-    placed = [one for one in stored if one.destinations or one.dead]
-    if len(placed) < len(stored):
-        pairs = zip(parsed.items, stored, strict=True)
-        lost = [index for (index, _), one in pairs if not one.destinations and not one.dead]
-        reason = "no route leads anywhere for this alert"
-        parsed.rejected += [Rejected(index, reason, line=parsed.lines.get(index)) for index in lost]
-        parsed.rejected.sort(key=lambda rejected: rejected.index)
-        parsed.items = [item for item in parsed.items if item[0] not in lost]
-        _refuse_all_invalid(parsed)
-    return placed
-
-
-def _single(stored: Stored) -> _Single:
-    return _Single(stored.key, stored.status, stored.destinations, stored.dead)
-
-
-def _batch(
-    request: Request, rejected: list[Rejected], stored: Sequence[Stored], readings: int
-) -> web.StreamResponse:
-    queued = sum(one.status == "queued" for one in stored)
-    told = _Batch(queued, len(stored) - queued, readings, rejected)
-    status = 207 if rejected else 201 if queued or readings else 200
-    return answer(request, status, encode(told))
-
-
-def _refuse_all_invalid(parsed: Parsed[T]) -> None:
-    if parsed.items:
-        return
-    first = parsed.rejected[0]
-    if parsed.single:
-        raise Problem(400, first.error, errors=parsed.rejected)
-    place = f"item {first.index}" if first.line is None else f"line {first.line}"
-    raise Problem(
-        400,
-        f"no item is valid; {place}: {first.error}",
-        accepted=0,
-        duplicates=0,
-        stored=0,
-        rejected=parsed.rejected,
-    )
-
-
 def _chosen_key(request: Request) -> str | None:
     told = request.headers.getall(_IDEMPOTENCY_KEY, None)
     if told is None:
@@ -261,13 +248,29 @@ def _chosen_key(request: Request) -> str | None:
     return value
 
 
-def _index(parsed: Parsed[T], n: int) -> int | None:
-    return None if parsed.single else parsed.items[n][0]
+def _places(parsed: Parsed[Any]) -> Sequence[int | str | None]:
+    """What tells the items apart: nothing for one alone; the index, with a number where it has several."""
+    if parsed.single:
+        return [None] * len(parsed.items)
+    before: Counter[int] = Counter()
+    places: list[int | str] = []
+    for index, _ in parsed.items:
+        places.append(f"{index}-{before[index]}" if before[index] else index)
+        before[index] += 1
+    return places
 
 
-def _keyed(event: Event, chosen: str, index: int | None, rule: str | None) -> Event:
+def _keyed(event: Event, chosen: str, place: int | str | None, rule: str | None = None) -> Event:
     resolved = event.alert.status is Status.RESOLVED
-    return structs.replace(event, key=identity.idempotency_key(ANONYMOUS, chosen, index, rule, resolved))
+    return structs.replace(event, key=identity.idempotency_key(ANONYMOUS, chosen, place, rule, resolved))
+
+
+def _single(request: Request, stored: Stored) -> web.StreamResponse:
+    return answer(request, 201 if stored.status == "queued" else 200, encode(answers.single(stored)))
+
+
+def _answer(request: Request, status: int, told: answers.Batch) -> web.StreamResponse:
+    return answer(request, status, encode(told))
 
 
 def _go_on(request: Request) -> None:

@@ -17,8 +17,7 @@ from common.alert import Alert, Status
 from common.condition import Condition
 from common.settings import Rule
 from ingest import identity
-from ingest.event import Event, Reading
-from ingest.metrics import Source
+from ingest.event import Event, Reading, Source
 
 Number = int | float
 LONGEST_SUMMARY = 65_536

@@ -106,7 +106,7 @@ class Service:
             troubled=self._troubled,
             wire=append,
         )
-        steps = Receiver(settings.ingest, self._appender, self._evaluator, self.metrics)
+        steps = Receiver(settings.ingest, self._appender, self._evaluator, self.metrics, hooks=settings.hooks)
         self.site.replace(steps.routes())
 
     def _troubled(self, kind: Kind) -> None:

@@ -3,18 +3,22 @@
 -- told once it is told again, and an event older than what is known changes nothing.
 --
 -- KEYS  one incident per event (the same one may come several times)
--- ARGV  1 dedupe.window in ms, 2 TTL in ms, then six per event:
---       status "firing" or "resolved"; "window" or "episode" (which starts its key is made from);
+-- ARGV  1 dedupe.window in ms, 2 TTL in ms, 3 dedupe.repeat_interval in ms, then six per event:
+--       status "firing" or "resolved"; "window" or "episode" (which starts its key is made from), or "repeated":
+--       by a sender that repeats a firing while it lasts, whose key is made from the start that is known here;
 --       event time in ms; start of the episode in ms, or ""; severity as rank and escaped text ("3critical"),
 --       or "-"; destinations of a firing, joined by ",", or "-"
--- Returns per event, for a firing n; for a resolution
---       { time for the key, n, severity in the key, severity of the episode, destinations of its firing }
+-- Returns per event, for a firing n, or { start of the episode, number of the repeat interval } of a repeated one;
+--       for a resolution { time for the key, n, severity in the key, severity of the episode, destinations of its firing }
 --       n: resolutions of the incident, earlier than the event, in the same window; "-" for none
 --
 -- An incident is one string: status, start and last event time in ms, severity, destinations, and its latest
 -- closed episodes "start:end:n:severity", oldest first, joined by ",".
-local window, ttl = tonumber(ARGV[1]), ARGV[2]
+local window, ttl, interval = tonumber(ARGV[1]), ARGV[2], tonumber(ARGV[3])
 local KEEP = 16
+local LATE = 120000 -- ms after an episode's end for which a firing that began before it is late, not news
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
 
 local texts = redis.call('MGET', unpack(KEYS))
 local written = {} -- by this very call: an incident may come several times
@@ -87,18 +91,43 @@ local function fire(known, at, severity, destinations)
   return changed
 end
 
--- A resolution closes the open episode, or repeats the one that closed it, or is the first that is heard of it.
-local function resolve(known, at, severity)
+-- A repeated firing belongs to the open episode, whatever start it tells: its sender may have been started anew, or be
+-- one of a pair. One that began before the latest end is late, until it has been told for so long after it that its
+-- sender can't know of that end: then it fires again, from now on. Returns whether that is news, the episode's start,
+-- and up to when it has lasted.
+local function go_on(known, at, severity, destinations)
+  if known.status == 'firing' then
+    local all = join(known.destinations, destinations)
+    local news = at > known.last or all ~= known.destinations
+    known.last, known.destinations = math.max(at, known.last), all
+    return news, known.start, now
+  end
+  local closed = known.past[#known.past]
+  if closed and at <= closed.stop then
+    if now < closed.stop + LATE then return false, closed.start, math.min(now, closed.stop) end
+    at = now
+  end
+  known.status, known.start, known.last = 'firing', at, at
+  known.severity, known.destinations = severity, destinations
+  return true, at, now
+end
+
+-- A resolution closes the open episode, or repeats the one that closed it, or is the first that is heard of it. When it
+-- is repeated and a firing that began later is known already, that one goes on as an episode of its own.
+local function resolve(known, at, severity, repeated, start)
   local open = known.status == 'firing' and known.start <= at
   if not open then
     for i = #known.past, 1, -1 do
-      if known.past[i].start <= at then return false, known.past[i] end
+      local e = known.past[i]
+      if e.start <= at and start <= e.stop then return false, e end
     end
   end
-  local episode = { start = open and known.start or 0, stop = at, n = resolutions_before(known, at), severity = severity }
-  if at < known.last then return false, episode end
+  local n = resolutions_before(known, at)
+  local episode = { start = open and known.start or start, stop = at, n = n, severity = severity }
+  local overtaken = at < known.last
+  if overtaken and not (open and repeated) then return false, episode end
   known.past[#known.past + 1] = episode
-  known.status, known.last = 'resolved', at
+  if overtaken then known.start = known.last else known.status, known.last = 'resolved', at end
   return true, episode
 end
 
@@ -108,26 +137,40 @@ end
 
 local function firing(key, text, form, at, severity, destinations)
   local known = read(text)
-  if fire(known, at, severity, destinations) then write(key, known) end
+  if fire(known, at, severity, destinations) then write(key, known) else redis.call('PEXPIRE', key, ttl) end
   return form == 'window' and resolutions_before(known, at) or 0
 end
 
-local function resolution(key, text, form, at, start, severity)
+local function repeated_firing(key, text, at, severity, destinations)
   local known = read(text)
-  local changed, episode = resolve(known, at, severity)
+  local news, start, upto = go_on(known, at, severity, destinations)
+  if news then write(key, known) else redis.call('PEXPIRE', key, ttl) end
+  return { string.format('%.0f', start), math.max(0, math.floor((upto - start) / interval)) }
+end
+
+local function time_for_key(form, start, episode)
+  if form == 'episode' then return start end
+  return string.format('%.0f', form == 'repeated' and episode.start or episode.stop)
+end
+
+local function resolution(key, text, form, at, start, severity)
+  local known, repeated = read(text), form == 'repeated'
+  local changed, episode = resolve(known, at, severity, repeated, repeated and tonumber(start) or 0)
   if changed then write(key, known) end
-  return { form == 'episode' and start or string.format('%.0f', episode.stop), episode.n, plain(episode.severity),
-    plain(known.severity), known.destinations }
+  return { time_for_key(form, start, episode), episode.n, plain(episode.severity), plain(known.severity),
+    known.destinations }
 end
 
 local answers = {}
 for i = 1, #KEYS do
   local key = KEYS[i]
-  local a = 6 * i - 3
+  local a = 6 * i - 2
   local status, form, at, severity, destinations = ARGV[a], ARGV[a + 1], ARGV[a + 2], ARGV[a + 4], ARGV[a + 5]
   local text = written[key] or texts[i]
   if status == 'resolved' then
     answers[i] = resolution(key, text, form, tonumber(at), ARGV[a + 3], severity)
+  elseif form == 'repeated' then
+    answers[i] = repeated_firing(key, text, tonumber(at), severity, destinations)
   elseif text then
     answers[i] = firing(key, text, form, tonumber(at), severity, destinations)
   else -- the first that is heard of it: the usual case, and the same as `fire` makes of nothing

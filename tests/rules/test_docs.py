@@ -14,7 +14,8 @@ from common import __version__, outcomes, trouble
 from common.alert import Status
 from common.states import State
 from dispatcher.measure import GATES
-from ingest.metrics import Outcomes, Source
+from ingest.event import Source
+from ingest.metrics import Outcomes
 from ops.cli import COMMANDS, main
 from tests.rules.pages import DOCS, PACKAGES, ROOT, anchors, files, links, pages
 

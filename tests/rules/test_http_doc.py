@@ -8,7 +8,7 @@ import pytest
 from msgspec import Struct
 
 from dispatcher.destinations.payload import Data
-from ingest import parse
+from ingest.formats import native
 from ingest.metrics import CODES
 from tests.rules.pages import DOCS
 
@@ -27,8 +27,8 @@ def named(heading: str) -> list[str]:
 @pytest.mark.parametrize(
     ("heading", "kind"),
     [
-        ("An alert, `POST /v1/alerts`", parse._Alert),
-        ("A reading, `POST /v1/readings`", parse._Reading),
+        ("An alert, `POST /v1/alerts`", native.AlertBody),
+        ("A reading, `POST /v1/readings`", native.ReadingBody),
         ("The body is", Data),
     ],
 )

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
 from common.http import PROBES, Site, serve
-from common.settings import Ingest, Rule
+from common.settings import Hook, Ingest, Rule
 from ingest.event import Event, Reading, Stored, Unavailable
 from ingest.metrics import Metrics
 from ingest.receive import ROUTES, Receiver
@@ -100,10 +100,14 @@ class Served:
 
 
 @asynccontextmanager
-async def served(settings: Ingest, patience: float = 10.0) -> AsyncIterator[Served]:
+async def served(
+    settings: Ingest, patience: float = 10.0, hooks: Sequence[Hook] = ()
+) -> AsyncIterator[Served]:
     """Ingest on a free port, at a clock that stands still."""
     memory, metrics = Memory(), Metrics((*ROUTES, *PROBES))
-    receiver = Receiver(settings, memory.appender(), memory.evaluator(), metrics, lambda: NOW, patience)
+    receiver = Receiver(
+        settings, memory.appender(), memory.evaluator(), metrics, lambda: NOW, patience, hooks
+    )
     made = Served(memory, metrics)
     site = Site(
         receiver.routes(),

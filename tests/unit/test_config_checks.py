@@ -159,7 +159,6 @@ def test_what_fits(config: Path, text: str) -> None:
     [
         ("objects: {}", "objects"),
         ("objects: {url: 's3://x'}", "objects"),
-        ("hooks: {x: 1}", "hooks"),
         ("tokens: [{name: a, sha256: x}]", "tokens"),
         ("ingest: {workers: 2}", "ingest.workers"),
         ("redis: {url: 'redis+sentinel://h1:26379,h2:26379/master/0'}", "redis.url"),

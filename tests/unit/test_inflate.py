@@ -7,8 +7,8 @@ import zlib
 
 import pytest
 
+from ingest.formats.bodies import BadBody
 from ingest.inflate import MOST_MEMBERS, inflate
-from ingest.parse import BadBody
 
 PLAIN = b'{"host":"node-01","metric":"cpu","value":1.5}' * 50
 LIMIT = len(PLAIN)

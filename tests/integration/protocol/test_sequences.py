@@ -19,10 +19,10 @@ from dispatcher.entry import Entry, read
 from dispatcher.settle import Caps, settle
 from dispatcher.settling import Settling
 from dispatcher.take import make_group, take
-from ingest import parse
 from ingest.append import Appender
 from ingest.evaluate import Evaluator
 from ingest.event import Stored
+from ingest.formats import bodies, native
 from ingest.route import Router
 from tests.integration.protocol.picture import NAMESPACE
 from tests.support.servers import Server
@@ -49,14 +49,14 @@ class Sender:
 
     async def alert(self, **body: Any) -> Stored:
         """One alert, `at` seconds after ten o'clock."""
-        parsed = parse.alerts(_body(body), parse.Kind.JSON, TEN * 1000, LIMIT)
+        parsed = native.alerts(_body(body), bodies.Kind.JSON, TEN * 1000, LIMIT)
         assert not parsed.rejected
         [stored] = await self._appender.submit([event for _, event in parsed.items])
         return stored
 
     async def reading(self, **body: Any) -> list[Stored]:
         """One reading."""
-        parsed = parse.readings(_body(body), parse.Kind.JSON, TEN * 1000, LIMIT)
+        parsed = native.readings(_body(body), bodies.Kind.JSON, TEN * 1000, LIMIT)
         assert not parsed.rejected
         [events] = await self._evaluator.submit([reading for _, reading in parsed.items])
         return await self._appender.submit(events)

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from common.alert import Status
-from ingest import parse
 from ingest.event import Event, Reading
-from ingest.parse import BadBody, Kind, Parsed, Rejected
+from ingest.formats import bodies, native
+from ingest.formats.bodies import BadBody, Kind, Parsed, Rejected
 
 NOW = 1_772_439_300_000
 LIMIT = 1024**2
@@ -21,11 +21,11 @@ LIMIT = 1024**2
 
 def alerts(body: bytes | object, kind: Kind = Kind.JSON, limit: int = LIMIT) -> Parsed[Event]:
     raw = body if isinstance(body, bytes) else json.dumps(body).encode()
-    return parse.alerts(raw, kind, NOW, limit)
+    return native.alerts(raw, kind, NOW, limit)
 
 
 def readings(body: bytes, kind: Kind = Kind.JSON) -> Parsed[Reading]:
-    return parse.readings(body, kind, NOW, LIMIT)
+    return native.readings(body, kind, NOW, LIMIT)
 
 
 def alert(**fields: Any) -> dict[str, Any]:
@@ -178,11 +178,11 @@ def test_one_item_is_bounded_in_size() -> None:
 
 def test_a_batch_is_bounded_in_items() -> None:
     with pytest.raises(BadBody) as refused:
-        alerts(b"1\n" * (parse.MOST_ITEMS + 1), Kind.LINES)
+        alerts(b"1\n" * (bodies.MOST_ITEMS + 1), Kind.LINES)
     assert refused.value.status == 413
 
 
-MOST = parse.MOST_ITEMS
+MOST = bodies.MOST_ITEMS
 CROWD = b'{"host":"a","name":"b","summary":"' + b"," * 30 + b'"}'
 
 
@@ -190,16 +190,22 @@ CROWD = b'{"host":"a","name":"b","summary":"' + b"," * 30 + b'"}'
     ("body", "kind"),
     [
         (b"[" + b"1," * 300_000, Kind.JSON),  # told before its end is looked for
-        (b"[" + b",".join([b"{}"] * (parse.CROWDED + 2)) + b"]", Kind.JSON),
+        (b"[" + b",".join([b"{}"] * (bodies.CROWDED + 2)) + b"]", Kind.JSON),
         (b"[" + b",".join([CROWD] * (MOST + 1)) + b"]", Kind.JSON),
-        (b"{}" + b"\n" * parse.MOST_LINES + b"{}", Kind.LINES),
+        (b"{}" + b"\n" * bodies.MOST_LINES + b"{}", Kind.LINES),
     ],
     ids=["open", "empty", "alerts", "lines"],
 )
 def test_a_crowd_is_refused_before_it_is_taken_apart(
     monkeypatch: pytest.MonkeyPatch, body: bytes, kind: Kind
 ) -> None:
-    monkeypatch.setattr(parse, "_array", None)
+    plain = bodies._decoder
+
+    def bounded(member: str, array: object) -> object:
+        assert array is bodies._bounded()
+        return plain(member, array)
+
+    monkeypatch.setattr(bodies, "_decoder", bounded)
     with pytest.raises(BadBody) as refused:
         alerts(body, kind)
     assert refused.value.status == 413
@@ -207,8 +213,8 @@ def test_a_crowd_is_refused_before_it_is_taken_apart(
 
 def test_what_looks_like_a_crowd_and_is_none_is_taken() -> None:
     assert len(alerts(b"[" + b",".join([CROWD] * MOST) + b"]").items) == MOST
-    assert len(alerts(b"[" + CROWD[:-2] + b"," * 2 * parse.CROWDED + b'"}]').rejected) == 1  # its summary
-    assert len(alerts(CROWD + b"\n" * 2 * parse.MOST_LINES, Kind.LINES).items) == 1
+    assert len(alerts(b"[" + CROWD[:-2] + b"," * 2 * bodies.CROWDED + b'"}]').rejected) == 1  # its summary
+    assert len(alerts(CROWD + b"\n" * 2 * bodies.MOST_LINES, Kind.LINES).items) == 1
 
 
 READING = '{"host":"node-01","metric":"cpu","value":1.5,"timestamp":%s}'
@@ -290,7 +296,7 @@ def test_what_windows_puts_around_a_document_is_fine() -> None:
 
 @given(st.binary(max_size=200), st.sampled_from(Kind))
 def test_no_body_raises_anything_but_bad_body(body: bytes, kind: Kind) -> None:
-    for read in (parse.alerts, parse.readings):
+    for read in (native.alerts, native.readings):
         with suppress(BadBody):
             read(body, kind, NOW, LIMIT)
 
@@ -325,7 +331,7 @@ def test_whatever_a_field_holds_the_item_is_taken_or_refused(fields: dict[str, A
     ],
 )
 def test_content_types(content_type: str | None, kind: Kind) -> None:
-    assert parse.kind(content_type) is kind
+    assert bodies.kind(content_type) is kind
 
 
 @pytest.mark.parametrize(
@@ -344,5 +350,5 @@ def test_content_types(content_type: str | None, kind: Kind) -> None:
 )
 def test_other_content_types_are_415(content_type: str) -> None:
     with pytest.raises(BadBody) as refused:
-        parse.kind(content_type)
+        bodies.kind(content_type)
     assert refused.value.status == 415
