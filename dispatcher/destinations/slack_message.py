@@ -20,6 +20,7 @@ Block: TypeAlias = dict[str, Any]
 _LONGEST = 40_000
 _TEXT = 300  # characters of `text`, which is what a phone's notification shows
 _SECTION = 2900
+_SUMMARISED = 2000
 _NAME = 256
 _URL = 1024  # a longer one is left out: half a link is none
 _LABELS, _LABEL = 10, 100
@@ -41,7 +42,7 @@ _UNSAFE_IN_LINKS = re.compile(r"[^!-~]|[<>|\"]")
 def message(alert: Alert) -> dict[str, Any]:
     """The message of one alert."""
     blocks = [_section(_headline(alert))]
-    told = (alert.summary, alert.annotations.get("ai_summary"), alert.annotations.get("description"))
+    told = (alert.summary, _by_a_model(alert), alert.annotations.get("description"))
     blocks += [_section(escaped(text, _SECTION)) for text in dict.fromkeys(told) if text and text.strip()]
     blocks.append({"type": "section", "fields": [_mrkdwn(field) for field in _fields(alert)]})
     if alert.labels:
@@ -121,6 +122,12 @@ def _link(url: str | None) -> str | None:
 
 def _percent(found: re.Match[str]) -> str:
     return "".join(f"%{byte:02X}" for byte in found[0].encode(errors="replace"))
+
+
+def _by_a_model(alert: Alert) -> str | None:
+    """What a destination of type summary made of the alert, and who wrote it."""
+    text, by = alert.annotations.get("ai_summary"), alert.annotations.get("ai_summary_by")
+    return f"{text[:_SUMMARISED]}\n— {by}" if text and by else text
 
 
 def _fields(alert: Alert) -> Iterator[str]:

@@ -102,9 +102,9 @@ def test_severity(severity: str | None, says: str) -> None:
 
 
 def test_what_a_model_and_a_description_say_is_shown_once() -> None:
-    notes = {"ai_summary": "Same as last week.", "description": "long", "runbook": "no"}
+    notes = {"ai_summary": "As before.", "ai_summary_by": "small", "description": "long", "runbook": "no"}
     blocks = message(alert(summary="long", annotations=notes))["blocks"]
-    assert [block["text"]["text"] for block in blocks[1:3]] == ["long", "Same as last week."]
+    assert [block["text"]["text"] for block in blocks[1:3]] == ["long", "As before.\n— small"]
     assert len(blocks) == 4
 
 
