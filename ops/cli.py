@@ -18,6 +18,7 @@ COMMANDS = {
     "receive": "ops.receive:receive",
     "send": "ops.send:send",
     "check": "ops.services:check",
+    "explain": "ops.explain:explain",
     "status": "ops.status:status",
     "dead": "ops.dead:dead",
     "pause": "ops.gate:pause",

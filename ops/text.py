@@ -20,6 +20,19 @@ def age(seconds: float | None) -> str:
     return f"{int(max(0, seconds))}s"
 
 
+def span(seconds: float) -> str:
+    """All of it, to three digits of a second: `1h5m`, `27.5s`, `0s`."""
+    left = round(seconds, 3)
+    parts = []
+    for unit, size in (("h", 3600), ("m", 60)):
+        if left >= size:
+            parts.append(f"{int(left // size)}{unit}")
+            left = round(left % size, 3)
+    if left or not parts:
+        parts.append(f"{left:g}s")
+    return "".join(parts)
+
+
 def moment(ms: int) -> str:
     """RFC 3339, UTC, with milliseconds."""
     try:

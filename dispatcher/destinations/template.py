@@ -36,7 +36,7 @@ class Template:
             self._template = sandbox.from_string(tree)
         except TemplateSyntaxError as fault:
             raise ValueError(f"line {fault.lineno}: {(fault.message or '').rstrip('.')}") from None
-        except RecursionError:
+        except (RecursionError, SyntaxError, MemoryError):  # Jinja's parser, Python's compiler, its parser
             raise ValueError("is nested too deeply") from None
         if unknown:
             raise ValueError("; ".join(_unknown(tree, name) for name in sorted(unknown)))

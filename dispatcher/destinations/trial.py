@@ -88,4 +88,4 @@ def _trials(batches: bool) -> Iterator[tuple[str, Sequence[Delivery]]]:
     alone = samples()
     yield from ((what, [delivery]) for what, delivery in alone.items())
     if batches:
-        yield f"a batch of {len(alone)}", list(alone.values())
+        yield f"a batch of {len(alone)}, which has alerts and count", list(alone.values())

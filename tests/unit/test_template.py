@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from common.alert import Status
 from dispatcher.destinations.base import Unrenderable
@@ -34,7 +37,8 @@ def test_the_names_are_those_of_the_payload() -> None:
         ("{{ host }}/{{ name }} is {{ status }}", "db1/disk is firing"),
         ("{{ severity }}|{{ severity or 'none' }}|{{ severity | default('none', true) }}", "|none|none"),
         ("{{ severity | tojson }} {{ value | tojson }} {{ labels | tojson }}", 'null 93.5 {"a":"<b>\\"\'&"}'),
-        ("{{ value }} {{ value | round(0) | int }} {{ value * 2 }}", "93.5 94 187.0"),
+        ("{{ value }} {{ value | round | int }} {{ value * 2 }}", "93.5 94 187.0"),
+        ("{{ value | round(value | int * 10000000) }} {{ value | round(-1) }}", "93.5 90.0"),
         ("{{ labels.a }}{{ labels['a'] }}{{ labels.get('b', '-') }}", "<b>\"'&<b>\"'&-"),
         ("{{ labels.b is defined }} {{ labels.b | default('none') }} {{ 'a' in labels }}", "false none true"),
         ("{% for k, v in labels.items() %}{{ loop.index }}{{ k }}={{ v }}{% endfor %}", "1a=<b>\"'&"),
@@ -73,6 +77,8 @@ def test_labels_named_like_methods() -> None:
         ("{% macro a() %}{{ a() }}{% endmacro %}", "line 1: macro is not available"),
         ("{% for a in alerts recursive %}{% endfor %}", "line 1: a loop can't be recursive"),
         ("{% extends host %}", "line 1: extends is not available"),
+        ("{% for a in alerts %}" * 25 + "{% endfor %}" * 25, "is nested too deeply"),
+        ("{{ " + "-" * 5000 + "1 }}", "is nested too deeply"),
         ("{{ " + "(" * 3000 + "1" + ")" * 3000 + " }}", "is nested too deeply"),
     ],
 )
@@ -179,6 +185,27 @@ def test_samples_are_of_every_sort() -> None:
         *("severity", "summary", "value", "labels", "annotations", "url", "starts_at", "ends_at")
     }
     assert all(json.dumps(names) for names in of.values())
+
+
+PIECES = [
+    *("{{", "}}", "{%", "%}", "{#", "#}", "|", ".", ",", "(", ")", "[", "]", "'", '"', "=", "~", "*"),
+    *("for ", "a", " in ", "endfor", "if ", "endif", "set ", "else", "not ", " is ", "defined", "loop"),
+    *("host", "labels", "alerts", "value", "summary", "items", "get", "join", "replace", "map", "sort"),
+    *("round", "truncate", "first", "__class__", "format", "macro ", "range", "0", "1e9", "99999", "x"),
+    *("tojson", "none", "-", "%", "\n"),
+]
+
+
+@given(st.lists(st.sampled_from(PIECES), max_size=25), st.sampled_from(["{{ %s }}", "{%% %s %%}", "%s"]))
+@settings(max_examples=500)
+def test_whatever_is_written_raises_what_is_promised(pieces: list[str], around: str) -> None:
+    try:
+        template = Template(around % "".join(pieces))
+    except ValueError:
+        return
+    for each in samples().values():
+        with contextlib.suppress(Unrenderable):
+            assert len(template.render(names_of([each]), 1000)) <= 1000
 
 
 def test_what_is_a_template() -> None:
