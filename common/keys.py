@@ -21,8 +21,8 @@ def stream(namespace: str, destination: str) -> str:
     """stream: waiting and in-flight deliveries, in the group `dispatchers`; fields `key alert attempt
     first_at`, and `replay_of`, `force`, `trace`, `throttled` when there are any.
 
-    Written by append, take, settle, reclaim, find, keep_alive, reap, replay; read by claim, snapshot, accept,
-    pause, resume. No TTL.
+    Written by append, take, settle, reclaim, find, keep_alive, reap, replay, retire; read by claim, snapshot,
+    accept, pause, resume. No TTL.
     """
     return tag(namespace, destination) + "stream"
 
@@ -31,7 +31,7 @@ def retry(namespace: str, destination: str) -> str:
     """sorted set: deliveries that wait, by due time in ms; a member is the id of the entry it came from, a
     space and the fields of the entry to come.
 
-    Written by settle, take; read by append, reclaim, snapshot, accept, pause, resume, replay. No TTL.
+    Written by settle, take, retire; read by append, reclaim, snapshot, accept, pause, resume, replay. No TTL.
     """
     return tag(namespace, destination) + "retry"
 
@@ -39,8 +39,8 @@ def retry(namespace: str, destination: str) -> str:
 def record(namespace: str, destination: str, key: str) -> str:
     """string: a delivery's state and receipt, one line of words (`common/record.py`).
 
-    Written by append, claim, settle; read by append, claim, settle. TTL `max_age` + `remember`, from each
-    change on.
+    Written by append, claim, settle, retire; read by append, claim, settle. TTL `max_age` + `remember`, from
+    each change on (retire leaves it as it is).
     """
     return f"{tag(namespace, destination)}record:{key}"
 
@@ -48,7 +48,7 @@ def record(namespace: str, destination: str, key: str) -> str:
 def dead(namespace: str, destination: str) -> str:
     """stream: dead letters; fields `key reason error status attempts deliveries first_at died_at alert`.
 
-    Written by append, settle, replay, discard; read by list, snapshot, accept. No TTL.
+    Written by append, settle, replay, discard, retire; read by list, snapshot, accept. No TTL.
     """
     return tag(namespace, destination) + "dead"
 
@@ -74,7 +74,7 @@ def ledger(namespace: str, destination: str) -> str:
     """hash: counters that must balance: `accepted replayed delivered duplicate superseded died lost
     discarded`.
 
-    Written by append, settle, reclaim, replay, discard, accept; read by snapshot. No TTL.
+    Written by append, settle, reclaim, replay, discard, accept, retire; read by snapshot. No TTL.
     """
     return tag(namespace, destination) + "ledger"
 

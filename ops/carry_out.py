@@ -6,7 +6,6 @@ Takes a Job and the coroutine function that moves; ends the command with its exi
 from __future__ import annotations
 
 import asyncio
-import signal
 import sys
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeAlias
@@ -15,14 +14,13 @@ import click
 import msgspec
 from msgspec import Struct, structs
 from redis.asyncio import Redis
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from common.settings import Settings
 from ops import ask, letters, reach
 from ops.filters import Chosen
 from ops.letters import Wanted
 from ops.move import Moved, Run
+from ops.progress import progress
 from ops.text import count
 
 Mover: TypeAlias = Callable[[Run, Sequence[str]], Awaitable[list[Moved]]]
@@ -93,19 +91,8 @@ def _read_by_somebody(names: dict[str, bool], asked: bool) -> dict[str, bool]:
 
 
 async def _moved(redis: Redis, job: Job, plan: Plan, mover: Mover, stop: asyncio.Event) -> list[Moved]:
-    """With a progress bar where somebody can see it; Ctrl-C ends it between two batches."""
-    asyncio.get_running_loop().add_signal_handler(signal.SIGINT, stop.set)
-    console = Console(stderr=True)
-    columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
-    with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
-        task = progress.add_task(job.verb, total=plan.total)
-        run = Run(
-            redis,
-            job.settings.redis.namespace,
-            plan.wanted,
-            told=lambda moved: progress.update(task, advance=moved),
-            stop=stop,
-        )
+    with progress(job.verb, plan.total, stop) as told:
+        run = Run(redis, job.settings.redis.namespace, plan.wanted, told, stop)
         return await mover(run, [name for name, matched in plan.matched.items() if matched])
 
 

@@ -23,6 +23,7 @@ COMMANDS = {
     "dead": "ops.dead:dead",
     "pause": "ops.gate:pause",
     "resume": "ops.gate:resume",
+    "retire": "ops.retire:retire",
     "ledger": "ops.ledger:ledger",
     "ingest": "ops.services:ingest",
     "dispatcher": "ops.services:dispatcher",

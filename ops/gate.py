@@ -23,15 +23,20 @@ def pause(config: str | None, destination: str, reason: str) -> None:
     """Send nothing more to a destination.
 
     For the whole fleet, until `redispatch resume`. What was sent already is finished; what arrives waits.
-    Exit code 0 also when it was paused already; 1 when there is no such destination or no Redis.
+    Exit code 0 also when it was paused already, or gone; 1 when there is no such destination or no Redis.
     """
     settings = options.settings(config)
-    before, depth, since = reach.run(settings, lambda redis: _closed(redis, settings, destination, reason))
+    before, why, depth, since = reach.run(
+        settings, lambda redis: _closed(redis, settings, destination, reason)
+    )
     waiting = count(depth, "delivery waits", "deliveries wait")
-    if before == "paused":
-        click.echo(f"{destination} was paused already, since {moment(since)}: {waiting}")
+    told = f"{before}, since {moment(since)}{_in_brackets(why)}"
+    if before == "gone":
+        click.echo(f"{destination} stays {told}: nothing is sent until resume, {waiting}")
+    elif before == "paused":
+        click.echo(f"{destination} was {told} already: {waiting}")
     else:
-        instead = f" (its gate was closed before: {plain(before)})" if before else ""
+        instead = f" (its gate was closed before: {plain(before)}{_in_brackets(why)})" if before else ""
         click.echo(f"{destination} is paused{instead}: {waiting}")
     click.echo("max_age still counts: what gets too old while it waits becomes a dead letter")
 
@@ -45,25 +50,34 @@ def resume(config: str | None, destination: str) -> None:
     Exit code 0 also when it was open; 1 when there is no such destination or no Redis.
     """
     settings = options.settings(config)
-    before, depth = reach.run(settings, lambda redis: _opened(redis, settings, destination))
+    before, why, since, depth = reach.run(settings, lambda redis: _opened(redis, settings, destination))
     waiting = count(depth, "delivery waits", "deliveries wait")
     if before:
-        click.echo(f"{destination} is open again (it was {plain(before)}): {waiting}")
+        told = f"{plain(before)} since {moment(since)}{_in_brackets(why)}"
+        click.echo(f"{destination} is open again (it was {told}): {waiting}")
     else:
         click.echo(f"{destination} was open: {waiting}")
 
 
-async def _closed(redis: Redis, settings: Settings, name: str, reason: str) -> tuple[str, int, int]:
-    """The gate's state before, depth, and since when it is paused, ms."""
-    await reach.choose(redis, settings, [name])
-    at = keys.Destination(settings.redis.namespace, name)
-    before, depth, since = await _pause(redis, [at.gate, at.stream, at.retry], [reason])
-    return before.decode("utf-8", "replace"), depth, since
+def _in_brackets(why: str) -> str:
+    return f" ({plain(why)})" if why else ""
 
 
-async def _opened(redis: Redis, settings: Settings, name: str) -> tuple[str, int]:
-    """The gate's state before, and depth."""
+async def _closed(redis: Redis, settings: Settings, name: str, reason: str) -> tuple[str, str, int, int]:
+    """The gate's state before and its reason, depth, and since when it is closed, ms."""
     await reach.choose(redis, settings, [name])
     at = keys.Destination(settings.redis.namespace, name)
-    before, depth = await _resume(redis, [at.gate, at.stream, at.retry], [])
-    return before.decode("utf-8", "replace"), depth
+    before, why, depth, since = await _pause(redis, [at.gate, at.stream, at.retry], [reason])
+    return _text(before), _text(why), depth, since
+
+
+async def _opened(redis: Redis, settings: Settings, name: str) -> tuple[str, str, int, int]:
+    """The gate's state before, its reason and since when, ms; and depth."""
+    await reach.choose(redis, settings, [name])
+    at = keys.Destination(settings.redis.namespace, name)
+    before, why, since, depth = await _resume(redis, [at.gate, at.stream, at.retry], [])
+    return _text(before), _text(why), since, depth
+
+
+def _text(raw: bytes) -> str:
+    return raw.decode("utf-8", "replace")

@@ -146,18 +146,28 @@ def test_list_looks_at_a_bounded_number(pager: Book, cli: Callable[..., list[str
 
 def test_pause_and_resume(pager: Book, cli: Callable[..., list[str]]) -> None:
     pager.wait(2)
-    before, depth, since = cli("pause", gate_keys(pager), "a 'reason'")
-    assert (before, depth) == ("", "2")
+    before, why, depth, since = cli("pause", gate_keys(pager), "a 'reason'")
+    assert (before, why, depth) == ("", "", "2")
     assert pager.link.hgetall(pager.at.gate) == {
         b"state": b"paused",
         b"reason": b"a 'reason'",
         b"opened_at": since.encode(),
     }
-    assert cli("pause", gate_keys(pager)) == ["paused", "2", since]
+    assert cli("pause", gate_keys(pager)) == ["paused", "a 'reason'", "2", since]
     assert pager.link.hget(pager.at.gate, "reason") == b"a 'reason'"
-    assert cli("resume", gate_keys(pager)) == ["paused", "2"]
+    assert cli("resume", gate_keys(pager)) == ["paused", "a 'reason'", since, "2"]
     assert not pager.link.exists(pager.at.gate)
-    assert cli("resume", gate_keys(pager)) == ["", "2"]
+    assert cli("resume", gate_keys(pager)) == ["", "", "0", "2"]
+
+
+def test_retire(pager: Book, cli: Callable[..., list[str]]) -> None:
+    pager.wait(3)
+    keys = [pager.at.stream, pager.at.retry, pager.at.dead, pager.at.ledger]
+    assert cli("retire", keys, "dispatchers", "60000", "100", "2") == ["2", "0", ""]
+    assert cli("retire", keys, "dispatchers", "60000", "2", "2") == ["0", "0", "full"]
+    assert cli("retire", keys, "dispatchers", "60000", "100", "2") == ["1", "0", ""]
+    assert (len(pager.entries()), len(pager.dead())) == (0, 3)
+    assert pager.unaccounted() == (0, 0)
 
 
 @pytest.mark.parametrize(
@@ -168,6 +178,7 @@ def test_pause_and_resume(pager: Book, cli: Callable[..., list[str]]) -> None:
         ("accept", []),
         ("list", ["5"]),
         ("pause", []),
+        ("retire", ["dispatchers", "60000", "100", "5"]),
         ("resume", []),
     ],
 )
@@ -220,7 +231,7 @@ def shell(text: str, url: str, directory: Path) -> list[str]:
 def test_the_document(pager: Book, server: Server, tmp_path: Path) -> None:
     """Each command does what the page says, also for the user that it makes."""
     blocks = commands()
-    assert len(blocks) == 8
+    assert len(blocks) == 9
     assert {path.stem for path in LUA.iterdir()} == set(re.findall(r"--eval (\w+)\.lua", "".join(blocks)))
     ids = pager.die(5)
     lines = shell("\n".join(blocks), server.url, tmp_path)

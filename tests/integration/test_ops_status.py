@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pty
+import re
 import signal
 import subprocess
 import sys
@@ -183,13 +184,14 @@ def test_pause_and_resume(redispatch: Command, pager: Book) -> None:
     assert "pager is paused since 20" in redispatch("status").output
 
     again = redispatch("pause", "pager").output
-    assert "pager was paused already, since 20" in again
+    assert re.match(r"pager was paused, since 20\S+ \(moving\) already: 2 deliveries wait\n", again)
     assert pager.link.hgetall(pager.at.gate) == gate
     redispatch("pause", "pager", "--reason", "still moving")
     assert pager.link.hgetall(pager.at.gate) == {**gate, b"reason": b"still moving"}
 
-    assert redispatch("resume", "pager").output == (
-        "pager is open again (it was paused): 2 deliveries wait\n"
+    told = redispatch("resume", "pager").output
+    assert re.fullmatch(
+        r"pager is open again \(it was paused since 20\S+Z \(still moving\)\): 2 deliveries wait\n", told
     )
     assert not pager.link.exists(pager.at.gate)
     assert redispatch("resume", "pager").output == "pager was open: 2 deliveries wait\n"
@@ -201,7 +203,19 @@ def test_pause_replaces_what_else_closed_the_gate(redispatch: Command, pager: Bo
     assert set(pager.link.hgetall(pager.at.gate)) == {b"state", b"reason", b"opened_at"}
 
 
-@pytest.mark.parametrize("command", [["pause"], ["resume"], ["ledger", "accept"], ["dead", "list", "-d"]])
+def test_pause_leaves_what_is_gone(redispatch: Command, pager: Book) -> None:
+    gone = {"state": "gone", "reason": "HTTP 410", "opened_at": "1764438120042"}
+    pager.link.hset(pager.at.gate, mapping=gone)
+    assert redispatch("pause", "pager", "--reason", "moving").output.split("\n")[0] == (
+        "pager stays gone, since 2025-11-29T17:42:00.042Z (HTTP 410): nothing is sent until resume, "
+        "0 deliveries wait"
+    )
+    assert pager.link.hgetall(pager.at.gate) == {k.encode(): v.encode() for k, v in gone.items()}
+
+
+@pytest.mark.parametrize(
+    "command", [["pause"], ["resume"], ["retire"], ["ledger", "accept"], ["dead", "list", "-d"]]
+)
 def test_unknown_destination(redispatch: Command, pager: Book, command: list[str]) -> None:
     Book(pager.link, "old")
     said = redispatch(*command, "pagr", code=1).output
