@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from common.alert import Alert, Status, encode
+from common.config import ConfigError, load
 from common.outcomes import Outcome, OutcomeKind
-from common.settings import Breaker
+from common.policy import retry_policy
+from common.settings import Breaker, Destination
 from common.units import Duration, Secret
 from dispatcher.destinations import kinds
 from dispatcher.destinations.base import Unrenderable, Unusable
@@ -18,6 +21,7 @@ from dispatcher.destinations.prompt import LONGEST as LONGEST_PROMPT
 from dispatcher.destinations.prompt import plain
 from dispatcher.destinations.summary import Settings, Summary, Tries, make
 from dispatcher.destinations.trial import samples
+from ops.check import warnings
 from tests.support.deliveries import alert, delivery
 from tests.support.model import completion, summary
 
@@ -274,3 +278,78 @@ def test_settings_that_can_not_be_used() -> None:
     with pytest.raises(Unusable, match="destination sum: url: is missing"):
         make(summary(name="sum", url=None))
     assert isinstance(kinds.make(summary()), Summary)
+
+
+# In a file
+
+FILE = """\
+destinations:
+  - {name: first, type: summary, url: "http://llm.example/v1", model: m, then: [second, chat], FIRST}
+  - {name: second, type: summary, url: "http://llm.example/v1", model: m, then: [THEN]}
+  - {name: chat, type: discard}
+routes: [{to: [first]}]
+"""
+
+
+def loaded(tmp_path: Path, first: str = "timeout: 20s", then: str = "chat") -> list[Destination]:
+    """The destinations of FILE; raises ConfigError."""
+    file = tmp_path / "r.yaml"
+    file.write_text(FILE.replace("FIRST", first).replace("THEN", then), "utf-8")
+    return load(str(file), {}, kinds).destinations
+
+
+def faulty(tmp_path: Path, **given: str) -> list[str]:
+    """What is wrong with FILE, below the destinations."""
+    with pytest.raises(ConfigError) as caught:
+        loaded(tmp_path, **given)
+    return [str(fault).partition("destinations")[2] for fault in caught.value.faults]
+
+
+def test_one_summary_may_lead_to_another(tmp_path: Path) -> None:
+    first, second, _ = loaded(tmp_path)
+    assert (list(first.follow_ups), list(second.follow_ups)) == (["second", "chat"], ["chat"])
+
+
+def test_cycles_and_unknown_names(tmp_path: Path) -> None:
+    assert faulty(tmp_path, then="first") == [
+        "[0].then[0]: is a cycle: what goes to second comes back to first",
+        "[1].then[0]: is a cycle: what goes to first comes back to second",
+    ]
+    assert faulty(tmp_path, then="second") == [
+        "[1].then[0]: is a cycle: what goes to second comes back to second"
+    ]
+    assert faulty(tmp_path, then="chta") == [
+        "[1].then[0]: no destination is called chta; did you mean chat?",
+    ]
+
+
+def test_what_is_missing_and_what_is_not_for_it(tmp_path: Path) -> None:
+    assert faulty(tmp_path, first="batch: {max: 3}") == ["[0].batch: summary takes one alert at a time"]
+    assert faulty(tmp_path, first="max_tokens: 0") == [
+        "[0].max_tokens: expected a whole number of 1 or more, got '0'",
+    ]
+
+
+def test_what_is_not_given_of_retry_stays_short(tmp_path: Path) -> None:
+    policy = retry_policy(loaded(tmp_path, first="retry: {base: 2s}")[0])
+    assert (policy.attempts, policy.base, policy.max_age) == (4, 2.0, Duration(600))
+
+
+def test_a_key_by_reference(tmp_path: Path) -> None:
+    (tmp_path / "key").write_text("sk-of-the-file\n", "utf-8")
+    first = loaded(tmp_path, first='api_key: "file:key"')[0]
+    assert isinstance(first, Settings)
+    assert first.api_key == Secret("sk-of-the-file")
+    assert faulty(tmp_path, first='api_key: "${NO_SUCH}"') == [
+        "[0].api_key: the environment variable NO_SUCH is not set"
+    ]
+
+
+def test_only_a_longer_drain_is_asked_for(tmp_path: Path) -> None:
+    loaded(tmp_path, first="allow_private: true")
+    told = load(str(tmp_path / "r.yaml"), {}, kinds)
+    about = [text for path, text in warnings(told) if path == ("destinations", 0, "timeout")]
+    assert about == [
+        "1m is longer than dispatcher.drain_timeout (25s): "
+        "an attempt under way at a restart may be cut off, and made again"
+    ]
