@@ -80,6 +80,8 @@ class Watch:
                 settings = await self._read(settings, take, told)
             except (ConfigError, Refused) as fault:
                 self._complain(str(fault))
+            except Exception as bug:  # noqa: BLE001 - it is logged, and must not end what works
+                self._complain(f"internal: {type(bug).__name__}", bug)
             failed(self._complaint is not None)
 
     async def _rest(self) -> bool:
@@ -137,9 +139,9 @@ class Watch:
         cross_checks.check(settings, self._kinds, report)
         report.end()
 
-    def _complain(self, text: str) -> None:
+    def _complain(self, text: str, bug: Exception | None = None) -> None:
         if text != self._complaint:
-            log.error("config_refused", faults=text.replace("\n", "; "))
+            log.error("config_refused", fault=bug, faults=text.replace("\n", "; "))
         self._complaint = text
 
 

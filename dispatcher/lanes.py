@@ -115,12 +115,12 @@ class Lanes:
                 if there is None or there.terms != terms(settings, destination):
                     self._shared.metrics.add(destination.name)
                     made[destination.name] = Life(self._shared, settings, destination)
-        except Exception as fault:  # a bug in a kind of destination, too, is no reason to end what works
-            if not isinstance(fault, Unusable):
-                log.error("destination_broke", fault=fault, destination=destination.name)
+        except Exception as fault:
             for life in made.values():
                 await life.lane.close()
-            raise Refused(f"destination {destination.name} can't be made: {fault}") from fault
+            if isinstance(fault, Unusable):
+                raise Refused(str(fault)) from fault
+            raise
         return made
 
     def use(self, settings: Settings, made: dict[str, Life]) -> None:

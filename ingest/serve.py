@@ -90,14 +90,13 @@ class Service:
 
     async def take(self, settings: Settings) -> None:
         """From the next request on everything is done with these settings."""
-        self._settings = settings
         self._use(settings)
 
     def _use(self, settings: Settings) -> None:
         """Make all steps anew; a request that has begun goes through all of the old ones."""
         evaluate, append = self._wires
-        self._evaluator = Evaluator(self._redis, settings, troubled=self._troubled, wire=evaluate)
-        self._appender = Appender(
+        evaluator = Evaluator(self._redis, settings, troubled=self._troubled, wire=evaluate)
+        appender = Appender(
             self._redis,
             settings,
             Router(settings),
@@ -106,7 +105,8 @@ class Service:
             troubled=self._troubled,
             wire=append,
         )
-        steps = Receiver(settings.ingest, self._appender, self._evaluator, self.metrics, hooks=settings.hooks)
+        steps = Receiver(settings.ingest, appender, evaluator, self.metrics, hooks=settings.hooks)
+        self._settings, self._evaluator, self._appender = settings, evaluator, appender
         self.site.replace(steps.routes())
 
     def _troubled(self, kind: Kind) -> None:

@@ -88,12 +88,20 @@ class Rollout:
         """What the service says has changed."""
         return str((await self.change(service, file, content, "config_reloaded"))["changes"])
 
+    async def posted(self, ingest: Running) -> Content | None:
+        """The answer to one alert if it was acknowledged; else it is refused with 503."""
+        async with self.fleet.http.post(ingest.url + "/v1/alerts", json=self.fleet.alert()) as answer:
+            told: Content = await answer.json(content_type=None)
+            assert answer.status in (201, 503), told
+        if answer.status == 503:
+            return None
+        self.acknowledged |= {(name, told["key"]) for name in told["destinations"]}
+        return told
+
     async def post(self, ingest: Running) -> tuple[str, list[str]]:
         """One alert, acknowledged; its key and where it goes."""
-        async with self.fleet.http.post(ingest.url + "/v1/alerts", json=self.fleet.alert()) as answer:
-            told = await answer.json()
-            assert answer.status == 201, told
-        self.acknowledged |= {(name, told["key"]) for name in told["destinations"]}
+        told = await self.posted(ingest)
+        assert told is not None
         return told["key"], told["destinations"]
 
     @asynccontextmanager
@@ -387,3 +395,52 @@ async def test_what_waits_for_a_restart(rollout: Rollout) -> None:
         line = await rollout.change(service, file, other, "config_waits_for_restart")
         assert line["settings"] == "redis.namespace"
         assert await service.status("/readyz") == 200
+
+
+async def test_changes_one_after_the_other_lose_and_leak_nothing(rollout: Rollout) -> None:
+    """Faster than lanes can follow, without and with an end in between; connections are given back."""
+    content = rollout.content("one", "two")
+    ingest = await rollout.ingest("ingest.yaml", content)
+    dispatcher = await rollout.dispatcher("dispatcher.yaml", content)
+
+    def clients() -> int:
+        return len(str(rollout.fleet.server.cli("CLIENT", "LIST")).splitlines())
+
+    async with rollout.load(ingest):
+        await rollout.arrives("one")
+        before = clients()
+        for n in range(10):
+            names = ("one", "two") if n % 3 else ("two",)
+            changed = rollout.content(*names, routes=[{"to": ["one", "two"]}] if n % 3 else [{"to": ["two"]}])
+            changed["destinations"][0]["headers"] = {"x-number": str(n)}
+            await rollout.reload(dispatcher, "dispatcher.yaml", changed)
+        await rollout.reload(dispatcher, "dispatcher.yaml", content)
+        await rollout.arrives("one")
+    await rollout.all_is_where_it_belongs("one", "two")
+    await eventually(lambda: clients() <= before + 2, f"{before} connections, and perhaps two that are spare")
+
+
+async def test_a_reload_while_redis_stands_still(
+    fleets: Fleets, new_server: Callable[..., Server], receiver: Receiver
+) -> None:
+    rollout = Rollout(await fleets(new_server()))
+    rollout.dispatcher_section = {"drain_timeout": "500ms"}
+    content = rollout.content("one")
+    ingest = await rollout.ingest("ingest.yaml", content)
+    dispatcher = await rollout.dispatcher("dispatcher.yaml", content)
+    await rollout.post(ingest)
+    await rollout.arrives("one", 1)
+    rollout.fleet.server.freeze()
+    both = rollout.content("one", "two")
+    both["destinations"][0]["headers"] = {"x-new": "1"}
+    await rollout.reload(dispatcher, "dispatcher.yaml", both)
+    await rollout.reload(ingest, "ingest.yaml", both)
+    assert await dispatcher.status("/readyz") == 200
+    rollout.fleet.server.thaw()
+    for _ in range(5):
+        await eventually(lambda: rollout.posted(ingest), "Redis")
+    await rollout.arrives("one", 5)
+    await rollout.arrives("two", 5)
+
+    for name in ("one", "two"):
+        assert (await rollout.snapshot(name)).depth == 0

@@ -47,6 +47,7 @@ class Service:
         self.watch = watch
         self.hurry = hurry
         self.refuses: str | None = None
+        self.bug: Exception | None = None
         self.settings = settings
         self._taken: asyncio.Queue[Settings] = asyncio.Queue()
         self._failed: asyncio.Queue[bool] = asyncio.Queue()
@@ -54,6 +55,8 @@ class Service:
     async def take(self, settings: Settings) -> None:
         if self.refuses is not None:
             raise Refused(self.refuses)
+        if self.bug is not None:
+            raise self.bug
         self._taken.put_nowait(settings)
 
     def failed(self, failed: bool) -> None:
@@ -235,6 +238,20 @@ async def test_what_the_service_refuses_is_tried_again(
         assert await service.names() == ["one", "two"]
         await service.read(failed=False)
     assert [line["faults"] for line in told(caplog, "config_refused")] == ["destination two can't be made"]
+
+
+async def test_a_bug_ends_nothing(follow: Follow, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    async with follow(ONE) as service:
+        await service.read(failed=False)
+        service.bug = RuntimeError("out of mind")
+        put(tmp_path / "c.yaml", TWO)
+        for _ in range(3):
+            await service.read(failed=True)
+        [line] = [line for line in caplog.records if line.message == "config_refused"]
+        assert line.exc_info is not None
+        assert vars(line)["fields"] == {"faults": "internal: RuntimeError"}
+        service.bug = None
+        assert await service.names() == ["one", "two"]
 
 
 async def test_sighup_looks_at_once(
