@@ -60,23 +60,24 @@ def from_reply(entry_id: bytes, flat: list[bytes], deliveries: int = 1) -> Entry
 def read(entry: Entry) -> Delivery:
     """What a destination is given. Raises Malformed or TooNew."""
     fields = entry.fields
-    stored, first_at = fields.get(b"alert"), fields.get(b"first_at", b"")
-    if stored is None or not fields.get(b"key"):
+    stored, key = fields.get(b"alert"), fields.get(b"key")
+    first_at, failures = fields.get(b"first_at", b""), fields.get(b"attempt", b"0")
+    if stored is None or not key:
         raise Malformed("an entry needs the fields key and alert")
-    if not _is_number(first_at) or not _is_number(fields.get(b"attempt", b"0")):
+    if not _is_number(first_at) or not _is_number(failures):
         raise Malformed("first_at and attempt must be whole numbers")
     if len(fields) > MOST_FIELDS:
         raise Malformed(f"more than {MOST_FIELDS} fields")
-    if fields.get(b"reason", Reason.MALFORMED.encode()) not in _REASONS:
+    if b"reason" in fields and fields[b"reason"] not in _REASONS:
         raise Malformed("an unknown reason")
     alert = decode(stored)
     try:
         return Delivery(
             entry_id=entry.id,
             deliveries=entry.deliveries,
-            key=fields[b"key"].decode(),
+            key=key.decode(),
             alert=alert,
-            attempt=entry.attempts + 1,
+            attempt=int(failures) + 1,
             first_at=int(first_at),
             replay_of=_text(fields.get(b"replay_of")),
             force=b"force" in fields,
