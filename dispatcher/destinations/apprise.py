@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 from importlib.util import find_spec
 from typing import Annotated
 from urllib.parse import unquote
 
+import msgspec
 from msgspec import Meta
 
 from common.alert import Alert, Status
@@ -22,8 +23,8 @@ from common.outcomes import Outcome, OutcomeKind
 from common.settings import Count, Destination
 from common.units import Secret
 from dispatcher.destinations import answer, trial
-from dispatcher.destinations.apprise_library import send, service
-from dispatcher.destinations.base import Delivery, Unrenderable, Unusable
+from dispatcher.destinations.apprise_library import Notification, send, service
+from dispatcher.destinations.base import Delivery, Request, Unrenderable, Unusable
 from dispatcher.destinations.payload import RENDER_FAULTS
 from dispatcher.destinations.template import Template, names_of
 from dispatcher.destinations.threads import Threads
@@ -59,16 +60,20 @@ class Apprise:
         self._timeout = destination.timeout
         self._threads = Threads(f"apprise {destination.name}", destination.max_in_flight)
 
+    def request(self, deliveries: Sequence[Delivery]) -> Request:
+        """What Apprise is given for the one delivery; what it makes of that is its own. Raises Unrenderable."""
+        (delivery,) = deliveries
+        return Request({}, msgspec.json.encode(self._notification(delivery)))
+
     async def deliver(self, delivery: Delivery) -> Outcome:
         """One attempt at all services. What takes longer than the timeout may still arrive."""
         try:
-            title, body = self._texts(delivery)
-        except RENDER_FAULTS as fault:
+            notification = self._notification(delivery)
+        except Unrenderable as fault:
             return Outcome(OutcomeKind.RENDER, error=f"the notification can't be built: {fault}")
-        mood = "success" if delivery.alert.status is Status.RESOLVED else _MOODS[severity(delivery.alert)]
         try:
             async with asyncio.timeout(self._timeout):
-                return await self._threads.call(partial(self._notify, title, body, mood))
+                return await self._threads.call(partial(self._notify, notification))
         except TimeoutError:
             told = f"not done within {self._timeout}, {self._threads.busy} threads are still at work"
             return Outcome(OutcomeKind.TIMEOUT, error=told)
@@ -76,19 +81,24 @@ class Apprise:
     async def close(self) -> None:
         """Nothing to let go of: threads that are still at work end with the process."""
 
-    def _texts(self, delivery: Delivery) -> tuple[str, str]:
-        names = names_of([delivery]) if self._title or self._body else {}
-        title = self._title.render(names) if self._title else _title(delivery.alert)
-        body = self._body.render(names) if self._body else _body(delivery.alert)
+    def _notification(self, delivery: Delivery) -> Notification:
+        alert = delivery.alert
+        try:
+            names = names_of([delivery]) if self._title or self._body else {}
+            title = self._title.render(names) if self._title else _title(alert)
+            body = self._body.render(names) if self._body else _body(alert)
+        except RENDER_FAULTS as fault:
+            raise Unrenderable(str(fault)) from fault
         if not body.strip():
             raise Unrenderable("the body is empty")
-        return title, body
+        mood = "success" if alert.status is Status.RESOLVED else _MOODS[severity(alert)]
+        return Notification(title=title, body=body, mood=mood)
 
-    def _notify(self, title: str, body: str, mood: str) -> Outcome:
+    def _notify(self, notification: Notification) -> Outcome:
         """In a thread: each service in turn, whatever came of the one before."""
         failed = []
         for index, url in enumerate(self._urls):
-            said = send(url, title, body, mood)
+            said = send(url, notification)
             if said is not None:
                 failed.append(f"urls[{index}]: {said}")
         if not failed:
@@ -125,7 +135,8 @@ def make(destination: Settings) -> Apprise:
 
 def _refuse(destination: Settings) -> None:
     for path, fault in faults(destination):
-        raise ValueError(f"{'.'.join(map(str, path))}: {fault}")
+        where = "".join(f"[{part}]" if isinstance(part, int) else part for part in path)
+        raise ValueError(f"{where}: {fault}")
 
 
 def _title(alert: Alert) -> str:

@@ -11,12 +11,22 @@ import threading
 from functools import cache
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from dispatcher.destinations.wording import line
 
 if TYPE_CHECKING:
     import apprise
 
 _SAID = 1000  # characters of what Apprise says of a failure
+
+
+class Notification(Struct, frozen=True, kw_only=True):
+    """Plain texts; `mood` is one of Apprise's types: info, success, warning, failure."""
+
+    title: str
+    body: str
+    mood: str
 
 
 def service(url: str) -> apprise.NotifyBase | None:
@@ -38,8 +48,8 @@ def service(url: str) -> apprise.NotifyBase | None:
     return apprise.Apprise.instantiate(url, asset=asset)
 
 
-def send(url: str, title: str, body: str, mood: str) -> str | None:
-    """None when the service took it, else what Apprise says; `mood` is one of its notification types."""
+def send(url: str, notification: Notification) -> str | None:
+    """None when the service took it, else what Apprise says."""
     import apprise
 
     one = service(url)
@@ -48,6 +58,7 @@ def send(url: str, title: str, body: str, mood: str) -> str | None:
     sender = apprise.Apprise()
     sender.add(one)
     said = _listen().here()
+    title, body, mood = notification.title, notification.body, notification.mood
     if sender.notify(body=body, title=title, notify_type=mood, body_format="text"):
         return None
     return line(" ".join(said), _SAID) or "failed, and Apprise does not say why"

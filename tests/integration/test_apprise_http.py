@@ -62,7 +62,7 @@ async def test_a_failure_says_why_and_hides_the_token(
 
 
 async def test_a_token_in_what_it_says_is_masked(receiver: Receiver, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(apprise, "send", lambda url, *texts: f"no luck with {url}, {TOKEN}, abcdefgh")
+    monkeypatch.setattr(apprise, "send", lambda url, notification: f"no luck with {url}, {TOKEN}, abcdefgh")
     outcome = await new(receiver).deliver(delivery())
     assert outcome.error == "urls[0]: no luck with ***, ***, abcdefgh"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from typing import Any
@@ -26,7 +27,8 @@ JSON = "json://127.0.0.1:1/"
 
 
 def texts(of: Any, **more: Any) -> tuple[str, str]:
-    return Apprise(settings(JSON, **more))._texts(delivery(of=of))
+    made = json.loads(Apprise(settings(JSON, **more)).request([delivery(of=of)]).body)
+    return made["title"], made["body"]
 
 
 def test_the_usual_texts() -> None:
@@ -82,7 +84,7 @@ def test_faults_and_warnings() -> None:
         ("urls",): "when one of them fails, all are notified again; a destination for each is safer"
     }
     assert list(kinds.warnings(settings(JSON))) == list(kinds.faults(settings(JSON))) == []
-    with pytest.raises(Unusable, match=r"^destination phone: urls\.1: Apprise can't read it$"):
+    with pytest.raises(Unusable, match=r"^destination phone: urls\[1\]: Apprise can't read it$"):
         kinds.make(settings(JSON, "nonsense://hidden"))
 
 
