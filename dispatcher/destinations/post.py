@@ -13,12 +13,13 @@ from collections.abc import Callable, Iterable, Mapping
 from ssl import SSLContext
 
 import aiohttp
-from aiohttp import ClientTimeout, StreamReader
+from aiohttp.payload import BytesIOPayload, BytesPayload, Payload
 from msgspec import Struct
 from multidict import CIMultiDictProxy
 
 from common.outcomes import Outcome
 from dispatcher.destinations import answer, session
+from dispatcher.destinations.deadline import Deadlines
 from dispatcher.destinations.environment import proxy
 from dispatcher.destinations.http_settings import Http
 from dispatcher.destinations.request import target
@@ -55,12 +56,11 @@ class Poster:
         clock: Callable[[], float] = time.time,
     ) -> None:
         self.target = target(settings, headers or {}, hide)
-        self._timeout = float(settings.timeout)
-        self._connect_timeout = float(settings.connect_timeout)
+        self._deadlines = Deadlines(float(settings.timeout))
         self._kinds = answer.listed(settings.retry_on, settings.gate_on, settings.reject_on)
         self._plan = session.Plan(
             headers=self.target.headers,
-            timeout=self._within(self._timeout),
+            connect_timeout=min(float(settings.connect_timeout), float(settings.timeout)),
             limit=settings.max_in_flight,
             guarded=not settings.allow_private,
             ssl=_ssl(settings),
@@ -79,10 +79,15 @@ class Poster:
 
     async def exchange(self, body: bytes, headers: Mapping[str, str]) -> Answer | Outcome:
         """The same for who looks at the answer himself; an Outcome when there was none."""
+        arriving = _Arriving()
         try:
-            return await self._exchange(body, headers)
+            with self._deadlines.limit():
+                await self._exchange(body, headers, arriving)
         except (TimeoutError, aiohttp.ClientError) as fault:
-            return unanswered(fault, self.target.where)
+            if arriving.response is None:
+                return unanswered(fault, self.target.where)
+        # The status is known: a body that breaks off, or does not end in time, is just a short one.
+        return arriving.answer()
 
     def classify(self, answered: Answer) -> Outcome:
         """What an answer means by its status."""
@@ -104,44 +109,67 @@ class Poster:
     async def close(self) -> None:
         """Close the connections; attempts under way fail."""
         self._closed = True
+        self._deadlines.close()
         for each in (self._pooled, self._fresh):
             if each is not None:
                 await each.close()
 
-    async def _exchange(self, body: bytes, headers: Mapping[str, str]) -> Answer:
+    async def _exchange(self, body: bytes, headers: Mapping[str, str], arriving: _Arriving) -> None:
         """Once more, on a new connection, when a used one turns out to have been dropped."""
         dial = session.watch()
         if self._pooled is None:
             self._pooled = session.session(self._plan, reuse=True)
-        started = time.monotonic()
         try:
-            return await self._once(self._pooled, body, headers, self._plan.timeout)
+            await self._once(self._pooled, body, headers, arriving)
+            return
         except aiohttp.ClientConnectionError as fault:
-            if dial.opened or self._closed or not dropped(fault):
+            if arriving.response is not None or dial.opened or self._closed or not dropped(fault):
                 raise
         if self._fresh is None:
             self._fresh = session.session(self._plan, reuse=False)
-        left = max(0.001, self._timeout - (time.monotonic() - started))
-        return await self._once(self._fresh, body, headers, self._within(left))
+        await self._once(self._fresh, body, headers, arriving)
 
     async def _once(
-        self, over: aiohttp.ClientSession, body: bytes, headers: Mapping[str, str], timeout: ClientTimeout
-    ) -> Answer:
+        self, over: aiohttp.ClientSession, body: bytes, headers: Mapping[str, str], arriving: _Arriving
+    ) -> None:
         response = await over.post(
-            self.target.url,
-            data=body if len(body) <= _LARGE else io.BytesIO(body),
-            headers=headers,
-            allow_redirects=False,
-            timeout=timeout,
+            self.target.url, data=_payload(body), headers=headers, allow_redirects=False
         )
+        arriving.response = response
         try:
-            read, whole = await _beginning(response.content, self._read)
+            await arriving.read(self._read)
         finally:
-            response.release()  # back to the pool, or closed when the body has not ended
-        return Answer(response.status, response.headers, read, whole)
+            if not arriving.whole:  # else the connection is in the pool already
+                response.release()
 
-    def _within(self, seconds: float) -> ClientTimeout:
-        return session.within(seconds, self._connect_timeout)
+
+class _Arriving:
+    """An answer while it is read; `response` is None until there is a status."""
+
+    __slots__ = ("body", "response", "whole")
+
+    def __init__(self) -> None:
+        self.response: aiohttp.ClientResponse | None = None
+        self.body = b""
+        self.whole = False
+
+    async def read(self, most: int) -> None:
+        """Up to so many bytes of the body, and whether it ended there."""
+        assert self.response is not None  # noqa: S101 - read when there is one
+        content = self.response.content
+        while len(self.body) < most and not content.at_eof():
+            self.body += await content.read(most - len(self.body))
+        self.whole = content.at_eof()
+
+    def answer(self) -> Answer:
+        """What has come."""
+        assert self.response is not None  # noqa: S101 - asked when there is one
+        return Answer(self.response.status, self.response.headers, self.body, self.whole)
+
+
+def _payload(body: bytes) -> Payload:
+    """Made here since aiohttp would look for its kind each time. It takes large ones as files only."""
+    return BytesPayload(body) if len(body) <= _LARGE else BytesIOPayload(io.BytesIO(body))
 
 
 def _ssl(settings: Http) -> SSLContext | None:
@@ -151,17 +179,3 @@ def _ssl(settings: Http) -> SSLContext | None:
         return context(settings.tls)
     except TlsFault as fault:
         raise ValueError(f"tls.{fault.setting}: {fault}") from None
-
-
-async def _beginning(content: StreamReader, most: int) -> tuple[bytes, bool]:
-    """Up to so many bytes of a body, and whether it ended there.
-
-    The status is known: a body that breaks off, or does not end in time, is just a short one.
-    """
-    read = b""
-    try:
-        while len(read) < most and not content.at_eof():
-            read += await content.read(most - len(read))
-        return read, content.at_eof()
-    except (TimeoutError, aiohttp.ClientError):
-        return read, False

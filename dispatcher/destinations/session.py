@@ -37,22 +37,16 @@ _dial: ContextVar[Dial] = ContextVar("dial")
 class Plan(Struct, frozen=True):
     """How to connect.
 
-    `limit` bounds the open connections, `headers` go with every request. Behind a proxy the guard sees the
-    proxy's address only.
+    `limit` bounds the open connections, `headers` go with every request, `connect_timeout` is in seconds.
+    Behind a proxy the guard sees the proxy's address only.
     """
 
     headers: Mapping[str, str]
-    timeout: ClientTimeout
+    connect_timeout: float
     limit: int
     guarded: bool
     ssl: SSLContext | None = None
     proxy: URL | None = None
-
-
-def within(seconds: float, connect: float) -> ClientTimeout:
-    """`seconds` for all of one exchange, of which `connect` at most for its connection."""
-    # The threshold keeps aiohttp from rounding timeouts above 5 s up to whole seconds.
-    return ClientTimeout(seconds, min(connect, seconds), ceil_threshold=seconds + 1)
 
 
 def watch() -> Dial:
@@ -77,7 +71,8 @@ def session(plan: Plan, *, reuse: bool) -> aiohttp.ClientSession:
         headers=plan.headers,
         cookie_jar=aiohttp.DummyCookieJar(),
         auto_decompress=False,
-        timeout=plan.timeout,
+        # The whole is timed by who asks. The threshold keeps aiohttp from rounding up to whole seconds.
+        timeout=ClientTimeout(None, plan.connect_timeout, ceil_threshold=plan.connect_timeout + 1),
         trust_env=False,
         proxy=plan.proxy,
     )

@@ -9,6 +9,7 @@ from __future__ import annotations
 import binascii
 import hmac
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 
 
 def signature(keys: Sequence[bytes], message_id: str, timestamp: int, body: bytes) -> str:
@@ -19,5 +20,12 @@ def signature(keys: Sequence[bytes], message_id: str, timestamp: int, body: byte
 
 def _sign(keys: Sequence[bytes], signed: bytes) -> Iterable[str]:
     for key in keys:
-        digest = hmac.digest(key, signed, "sha256")
-        yield "v1," + binascii.b2a_base64(digest, newline=False).decode()
+        code = _begun(key).copy()
+        code.update(signed)
+        yield "v1," + binascii.b2a_base64(code.digest(), newline=False).decode()
+
+
+@lru_cache(maxsize=256)
+def _begun(key: bytes) -> hmac.HMAC:
+    """With the key worked in: a copy costs half of what beginning anew does, most of it inside OpenSSL."""
+    return hmac.new(key, digestmod="sha256")

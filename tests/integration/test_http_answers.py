@@ -7,7 +7,6 @@ import gzip
 from typing import Any
 
 import pytest
-from aiohttp import StreamReader
 
 from common.outcomes import Outcome, OutcomeKind
 from common.units import Duration
@@ -69,9 +68,9 @@ async def test_a_status_that_was_read_counts_whatever_follows(
 ) -> None:
     read = asyncio.Event()
 
-    async def beginning(content: StreamReader, most: int) -> tuple[bytes, bool]:
+    async def beginning(arriving: post._Arriving, most: int) -> None:
         read.set()
-        return await real(content, most)
+        await real(arriving, most)
 
     async def handle(request: RawRequest, writer: asyncio.StreamWriter) -> None:
         writer.write(CHUNKED)
@@ -79,8 +78,8 @@ async def test_a_status_that_was_read_counts_whatever_follows(
         writer.write(rest)
         writer.close()
 
-    real = post._beginning
-    monkeypatch.setattr(post, "_beginning", beginning)
+    real = post._Arriving.read
+    monkeypatch.setattr(post._Arriving, "read", beginning)
     # aiohttp does not tell the body's reader that a chunk was broken: it waits until the time is over.
     outcomes = await attempt(handle, timeout=Duration(0.3))
     assert outcomes == [Outcome(OutcomeKind.DELIVERED, 200)]

@@ -10,7 +10,6 @@ from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any
 
-import aiohttp
 import pytest
 import uvloop
 from aiohttp import ThreadedResolver
@@ -19,6 +18,7 @@ from common import __version__
 from common.outcomes import Outcome, OutcomeKind
 from common.units import Duration, Secret
 from dispatcher.destinations.base import Unusable
+from dispatcher.destinations.deadline import Deadlines, Limit
 from dispatcher.destinations.kinds import make
 from dispatcher.destinations.webhook import Webhook
 from ops import signature
@@ -319,13 +319,14 @@ async def test_no_answer_in_time(new: New) -> None:
 
 
 async def test_the_time_is_for_both_tries(new: New, monkeypatch: pytest.MonkeyPatch) -> None:
-    given: list[float] = []
+    limits: list[Limit] = []
+    real = Deadlines.limit
 
-    def within(seconds: float, connect: float) -> aiohttp.ClientTimeout:
-        given.append(seconds)
-        return aiohttp.ClientTimeout(seconds)
+    def limit(deadlines: Deadlines) -> Limit:
+        limits.append(real(deadlines))
+        return limits[-1]
 
-    monkeypatch.setattr("dispatcher.destinations.session.within", within)
+    monkeypatch.setattr(Deadlines, "limit", limit)
 
     async def handle(request: RawRequest, writer: asyncio.StreamWriter) -> None:
         if len(server.requests) == 1:
@@ -339,8 +340,8 @@ async def test_the_time_is_for_both_tries(new: New, monkeypatch: pytest.MonkeyPa
         one = new(server.url, timeout=Duration(0.3))
         await once(one)
         assert (await once(one)).kind is OutcomeKind.TIMEOUT
-    whole, left = given
-    assert 0 < left < whole
+    assert len(server.requests) == 3
+    assert [limit.over for limit in limits] == [False, True]
 
 
 @pytest.mark.parametrize(("status", "kind"), [(200, OutcomeKind.DELIVERED), (500, OutcomeKind.FAILED)])
