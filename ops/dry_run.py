@@ -43,7 +43,8 @@ class Judged(Struct, frozen=True):
 
 
 class Sent(Struct, frozen=True):
-    """What one destination would get, and how hard it would be tried. Times in seconds, rates per second."""
+    """What one destination would get, and how hard it would be tried. Times in seconds, rates per second;
+    `follow_ups` are the destinations of what it makes of the alert."""
 
     name: str
     type: str
@@ -62,6 +63,7 @@ class Sent(Struct, frozen=True):
     retry_after_cap: float
     timeline: list[Slot]
     ends_by: float
+    follow_ups: list[str]
 
 
 class Told(Struct, frozen=True):
@@ -182,6 +184,7 @@ def _sent(destination: Destination, alert: Alert, now: int) -> Sent:
         retry_after_cap=destination.retry_after_cap,
         timeline=timeline,
         ends_by=timeline[-1].latest + destination.timeout,
+        follow_ups=list(destination.follow_ups),
     )
 
 

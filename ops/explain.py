@@ -94,6 +94,8 @@ def _sent(sent: Sent) -> Iterator[str]:
         yield from _request(sent.request)
     else:
         yield f"  {plain(sent.note)}"
+    if sent.follow_ups:
+        yield f"  what it makes of it goes on to {', '.join(sent.follow_ups)}"
     yield from _limits(sent)
     yield (
         f"  retries: {sent.attempts} attempts (preset {sent.preset}), waits of at most {span(sent.cap)}, "

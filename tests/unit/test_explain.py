@@ -208,6 +208,15 @@ def test_as_json(file: Path, tmp_path: Path) -> None:
     assert "secret" not in result.output
 
 
+def test_what_goes_on_from_a_destination(tmp_path: Path) -> None:
+    file = tmp_path / "redispatch.yaml"
+    model = "{name: model, type: summary, url: 'http://m/', model: m, then: [out], api_key: key-key-key}"
+    file.write_text(f"destinations: [{model}, {{name: out, type: stdout}}]\nroutes: [{{to: [model]}}]")
+    shown = run(file, {"host": "x", "name": "n"}).output
+    assert "  what it makes of it goes on to out\n" in shown
+    assert "  authorization: ***\n" in shown
+
+
 def test_what_nobody_takes(file: Path) -> None:
     assert "no route takes it: ingest would answer 400" in run(file, {"host": "x", "name": "n"}).output
     silent = run(file, {"host": "x", "metric": "m", "value": 1}).output
