@@ -61,7 +61,7 @@ class Apprise:
         self._threads = Threads(f"apprise {destination.name}", destination.max_in_flight)
 
     def request(self, deliveries: Sequence[Delivery]) -> Request:
-        """What Apprise is given for the one delivery; what it makes of that is its own. Raises Unrenderable."""
+        """What Apprise is given for the one delivery, which is not what it sends. Raises Unrenderable."""
         (delivery,) = deliveries
         return Request({}, msgspec.json.encode(self._notification(delivery)))
 
@@ -89,8 +89,8 @@ class Apprise:
             body = self._body.render(names) if self._body else _body(alert)
         except RENDER_FAULTS as fault:
             raise Unrenderable(str(fault)) from fault
-        if not body.strip():
-            raise Unrenderable("the body is empty")
+        if wrong := _empty(body):
+            raise Unrenderable(f"the body's template {wrong}")
         mood = "success" if alert.status is Status.RESOLVED else _MOODS[severity(alert)]
         return Notification(title=title, body=body, mood=mood)
 
@@ -114,9 +114,10 @@ def faults(destination: Settings) -> Iterator[tuple[Path, str]]:
         for index, url in enumerate(destination.urls):
             if service(url.reveal()) is None:
                 yield ("urls", index), "Apprise can't read it"
-    for name, template in (("title", destination.title), ("body", destination.body)):
-        if template is not None and (fault := trial.fault(template.reveal(), batches=False)):
-            yield (name,), fault
+    if destination.title is not None and (fault := trial.fault(destination.title.reveal())):
+        yield ("title",), fault
+    if destination.body is not None and (fault := trial.fault(destination.body.reveal(), look=_empty)):
+        yield ("body",), fault
 
 
 def warnings(destination: Settings) -> Iterator[tuple[Path, str]]:
@@ -137,6 +138,10 @@ def _refuse(destination: Settings) -> None:
     for path, fault in faults(destination):
         where = "".join(f"[{part}]" if isinstance(part, int) else part for part in path)
         raise ValueError(f"{where}: {fault}")
+
+
+def _empty(rendered: str) -> str | None:
+    return None if rendered.strip() else "makes no text"
 
 
 def _title(alert: Alert) -> str:

@@ -66,11 +66,11 @@ def test_templates() -> None:
 
 
 async def test_what_cannot_be_built() -> None:
-    one = Apprise(settings(JSON, body=Secret("{{ summary }}")))
+    one = Apprise(settings(JSON, body=Secret("{{ 'x' if name != 'disk' }}")))
     outcome = await one.deliver(delivery())
     assert (outcome.kind, outcome.error) == (
         OutcomeKind.RENDER,
-        "the notification can't be built: the body is empty",
+        "the notification can't be built: the body's template makes no text",
     )
 
 
@@ -80,6 +80,8 @@ def test_faults_and_warnings() -> None:
     assert told["urls", 1] == "Apprise can't read it"
     assert "nam is unknown; did you mean name?" in told["title",]
     assert ("body",) in told
+    ((_, empty),) = kinds.faults(settings(JSON, body=Secret("{{ summary }}")))
+    assert empty == "makes no text (with an alert that has only what is required)"
     assert dict(kinds.warnings(one)) == {
         ("urls",): "when one of them fails, all are notified again; a destination for each is safer"
     }
