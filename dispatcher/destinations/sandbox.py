@@ -18,7 +18,7 @@ from jinja2.filters import FILTERS
 from jinja2.runtime import Context, LoopContext
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-ROUNDS = 20_000  # of all loops together
+ROUNDS = 10_000  # of all loops together
 _DIGITS = 15  # that a float has
 BUDGET = "the budget"  # the name of it in a context: nothing that a template could write
 
@@ -127,6 +127,8 @@ def _text(context: Context, value: object) -> str:
 @pass_context
 def _rounds(context: Context, items: Iterable[object]) -> Iterator[object]:
     budget: Budget = context[BUDGET]
+    if isinstance(items, str):
+        raise TemplateRuntimeError("a text is no list")
     for item in items:
         budget.round()
         yield item
