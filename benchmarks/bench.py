@@ -181,11 +181,14 @@ def _posted(rounds: list[webhook.Round]) -> list[Row]:
     )
     ratio = median(each.kind.rate / each.bare.rate for each in rounds)
     through = median(each.dispatcher.rate / each.bare.rate for each in rounds)
+    bare_cpu = median(each.bare.client for each in rounds)
+    kind_cpu = median(each.kind.client for each in rounds)
     busy = max(run.receiver for each in rounds for run in (each.bare, each.kind, each.dispatcher))
     return [
         Row("bare aiohttp client", f"{bare:,.0f}/s"),
         Row("webhook, signed", f"{kind:,.0f}/s"),
         Row("webhook : bare client", f"{ratio:.2f}", "0.80 or more", ratio >= 0.8),
+        Row("CPU of one : of the other", f"{kind_cpu:.0f} : {bare_cpu:.0f} us"),
         Row("dispatcher to webhook", f"{whole:,.0f}/s"),
         Row("dispatcher to webhook : bare client", f"{through:.2f}"),
         Row("their receiver, at most", f"{busy:.0%} of a core", "under 70%", busy < 0.7),
