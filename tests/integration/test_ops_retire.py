@@ -13,9 +13,10 @@ import yaml
 from redis.asyncio import Redis
 
 from common.keys import GROUP
-from common.outcomes import Dead, Delivered, Later, Reason
+from common.outcomes import Dead, Delivered, Later, Reason, Settlement
 from common.record import parse
 from dispatcher.claim import Verdict
+from dispatcher.entry import Entry
 from tests.integration.protocol.stand import Stand
 from tests.support.servers import Server
 
@@ -63,7 +64,7 @@ def retire(server: Server, tmp_path: Path) -> Retire:
 
 async def test_everything_is_moved_and_the_ledger_is_exact(stand: Stand, retire: Retire) -> None:
     entries = await stand.claimed("gone", *"abcd")
-    batch = [
+    batch: list[tuple[Entry, Settlement]] = [
         (entries[0], Delivered(200)),
         (entries[1], Later(3600, spends=True, status=500, error="HTTP 500")),
     ]
