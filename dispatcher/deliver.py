@@ -1,7 +1,8 @@
 """Hands deliveries to their destination, and makes settlements of what comes of it: between claim and settle.
 
-Takes a claimed delivery and does not wait for it; posts one settlement when its attempt has ended. A bug in a
-kind of destination is a failed attempt, and stops nobody else.
+Takes a claimed delivery and does not wait for it; posts one settlement when its attempt has ended and what it
+made of the alert, if anything, is with those after it. A bug in a kind of destination is a failed attempt,
+and stops nobody else.
 """
 
 from __future__ import annotations
@@ -62,11 +63,12 @@ class Deliverer:
 
     def conclude(self, item: Settling) -> None:
         """Post a settlement; instead of a dead letter what the kind has for that case, if it has anything."""
-        instead = self._instead(item)
-        if instead is None:
+        dead, delivery = item.settlement, item.delivery
+        instead = self._instead(item, delivery, dead) if isinstance(dead, Dead) and delivery else None
+        if instead is None or delivery is None:
             self._post(item)
         else:
-            self._go_on(self._end_instead(item, instead))
+            self._go_on(self._end_instead(item, delivery, instead))
 
     async def close(self) -> None:
         """Let go of attempts that were not finished in time; their entries stay pending for the others."""
@@ -106,8 +108,8 @@ class Deliverer:
             outcome = Outcome(OutcomeKind.FAILED, outcome.status, fault)
         self._decide(entry, delivery, outcome, seconds)
 
-    async def _end_instead(self, item: Settling, instead: Outcome) -> None:
-        if item.delivery is None or not await self._append(item.delivery, instead):
+    async def _end_instead(self, item: Settling, delivery: Delivery, instead: Outcome) -> None:
+        if not await self._append(delivery, instead):
             item = replace(item, settlement=Delivered(instead.status))
         self._post(item)
 
@@ -119,13 +121,11 @@ class Deliverer:
             return self._broke(delivery, bug).error
         return f"no room at {', '.join(full)}: queue and dead letters are full" if full else ""
 
-    def _instead(self, item: Settling) -> Outcome | None:
+    def _instead(self, item: Settling, delivery: Delivery, dead: Dead) -> Outcome | None:
         """What ends a delivery that is to die, if its kind has anything; nothing for what goes on killing."""
-        dead, delivery = item.settlement, item.delivery
         ask = getattr(self._kind, "instead", None)
-        if ask is None or delivery is None or not isinstance(dead, Dead):
-            return None
-        if item.entry.deliveries > 2 * self._replica.settings.dispatcher.max_deliveries:
+        most = 2 * self._replica.settings.dispatcher.max_deliveries
+        if ask is None or item.entry.deliveries > most:
             return None
         kind = OutcomeKind.FAILED if item.attempt is None else item.attempt.kind
         try:
