@@ -80,7 +80,8 @@ def escaped(text: str, most: int) -> str:
     """A text that Slack shows as it is, up to so many characters once it is escaped."""
     plain = _GROUPS.sub("@\u200b", cut(text, most))  # a space without width: no mention, whatever parses it
     safe = plain.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-    return safe if len(safe) <= most else _HALF_ENTITY.sub("", safe[: most - 1]) + "…"
+    short = cut(safe, most)
+    return safe if short == safe else _HALF_ENTITY.sub("", short[:-1]) + "…"
 
 
 def _shown(alerts: Sequence[Alert]) -> list[str]:

@@ -31,9 +31,14 @@ def subject(alert: Alert, most: int) -> str:
 
 
 def cut(text: str, most: int) -> str:
-    """Up to so many characters, the last of them `…` when something is missing."""
-    short = text if len(text) <= most else text[: most - 1] + "…"
-    return short.encode(errors="replace").decode()
+    """Up to so many UTF-16 units, the last of them `…` when something is missing.
+
+    Services say "characters" and leave open what they count; no way of counting gives more than this one.
+    """
+    units = text[: most + 1].encode("utf-16-le", errors="replace")
+    if len(units) <= 2 * most:
+        return units.decode("utf-16-le")
+    return units[: 2 * (most - 1)].decode("utf-16-le", errors="ignore") + "…"
 
 
 def line(text: str, most: int) -> str:
