@@ -174,7 +174,7 @@ def test_every_fault_with_its_place(faults: Faults) -> None:
         "r.yaml:9 destinations[0].name: "
         "expected a name of letters, digits, _ and - (63 at most, no _ or - in front), got 'a b'",
         "r.yaml:10 destinations[0].type: is unknown; did you mean webhook? "
-        "(webhook, stdout, discard are known)",
+        "(webhook, slack, pagerduty, apprise, summary, stdout, discard are known)",
         "r.yaml:11 destinations[1].url: is missing; a webhook needs one",
         "r.yaml:13 destinations[1].timeout: expected a duration such as 10s, 5m or 76h, got '10 apples'",
         "r.yaml:14 destinations[1].retry.attempts: expected a whole number of 1 or more, got '0'",
