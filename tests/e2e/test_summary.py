@@ -34,8 +34,8 @@ class Chain(Fleet):
     def config(self) -> Path:
         """Two destinations, one after the other; quick retries."""
         quick = {"base": "50ms", "cap": "200ms"}
-        first = {"name": FIRST, "type": "summary", "url": self.model.base, "model": "small", "then": [NAME]}
-        first |= {"allow_private": True, "timeout": "30s", "retry": quick}
+        first: dict[str, Any] = {"name": FIRST, "type": "summary", "url": self.model.base, "then": [NAME]}
+        first |= {"model": "small", "allow_private": True, "timeout": "30s", "retry": quick}
         hook = {"name": NAME, "type": "webhook", "url": self.receiver.url, "allow_private": True}
         return self.processes.config(
             {
