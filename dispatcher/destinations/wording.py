@@ -35,9 +35,10 @@ def cut(text: str, most: int) -> str:
 
     Services say "characters" and leave open what they count; no way of counting gives more than this one.
     """
-    units = text[: most + 1].encode("utf-16-le", errors="replace")
+    plain = text[: most + 1].encode(errors="replace").decode()
+    units = plain.encode("utf-16-le")
     if len(units) <= 2 * most:
-        return units.decode("utf-16-le")
+        return plain
     return units[: 2 * (most - 1)].decode("utf-16-le", errors="ignore") + "…"
 
 
