@@ -22,6 +22,7 @@ from common.wire import Command, Wire
 
 QUEUED, DEAD, NO_ROOM, DUPLICATE, DUPLICATE_DEAD, CONFLICT = 1, 2, 3, 4, 5, 10  # CONFLICT is added to others
 
+_MADE_ANEW = frozenset({"reading", "prometheus", "alertmanager", "grafana", "collectd"})
 _script = Script("common", "append")
 _Call: TypeAlias = tuple[list[str], list[Argument]]  # keys and arguments
 _Item: TypeAlias = tuple[str, str, bytes]  # key, hash of the content, stored form
@@ -112,9 +113,9 @@ class Store:
 def content(alert: Alert) -> str:
     """Hash of what makes an alert the same: all but value, times and annotations.
 
-    The summary of a reading's alert is made from its rule and its value, and differs with each reading.
+    Where a summary is made from the value, and a URL from the sender's own, they differ each time.
     """
-    summary = None if alert.source == "reading" else alert.summary
-    told = (alert.incident, alert.host, alert.name, alert.status, alert.severity, summary, alert.url)
+    summary, url = (None, None) if alert.source in _MADE_ANEW else (alert.summary, alert.url)
+    told = (alert.incident, alert.host, alert.name, alert.status, alert.severity, summary, url)
     labels = sorted(alert.labels.items()) if alert.labels else None
     return blake2b(encode((told, labels)), digest_size=8).hexdigest()

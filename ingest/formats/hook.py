@@ -7,7 +7,7 @@ checked as one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from email.parser import BytesParser
 from email.policy import HTTP
 from typing import Any, TypeAlias
@@ -20,7 +20,7 @@ from common.expression import Unfit, compiled
 from common.settings import Hook, HookAlert, HookReading
 from ingest.event import Event, Reading, Source
 from ingest.formats import bodies, fields, native
-from ingest.formats.bodies import BadBody, Fault, Kind, Numbered, Parsed
+from ingest.formats.bodies import BadBody, Fault, Kind, Parsed
 
 Find: TypeAlias = Callable[[object], Any]
 Fields: TypeAlias = dict[str, Find | dict[str, Find]]
@@ -54,11 +54,18 @@ class Mapped:
         def read(item: bytes) -> Event | Reading:
             return self._make(self._told(msgspec.json.decode(item)), now)
 
-        if self._items is None or kind is Kind.LINES:
-            parsed = bodies.items(body, kind, limit, read)
-            return Parsed(parsed.items, parsed.rejected, False, parsed.size, parsed.lines)
+        find = self._items
+        if find is None:
+            return bodies.flat(bodies.items(body, kind, limit, lambda item: [read(item)]))
+        if kind is Kind.LINES:
+            several = bodies.items(body, kind, limit, lambda line: [read(one) for one in _chosen(line, find)])
+            return bodies.flat(several)
         body = bodies.utf8(body)
-        return bodies.batch(_chosen(body, self._items), len(body), limit, read)
+        try:
+            chosen = bodies.checked(lambda whole: _chosen(whole, find), body)
+        except Fault as fault:
+            raise BadBody(400, fault.error) from None
+        return bodies.batch(((None, item) for item in chosen), len(body), limit, read)
 
     def _told(self, item: object) -> dict[str, Any]:
         """What the expressions find in an item, by the names of the native format."""
@@ -91,17 +98,11 @@ def _compiled(told: HookAlert | HookReading) -> Fields:
     return made
 
 
-def _chosen(body: bytes, find: Find) -> Iterator[Numbered]:
-    """The items that an expression finds in the whole body."""
-    try:
-        found = find(msgspec.json.decode(body))
-    except Unfit as fault:
-        raise BadBody(400, f"items: {fault}") from None
-    except (msgspec.MsgspecError, RecursionError) as fault:
-        raise BadBody(400, bodies.said(fault)[1]) from None
+def _chosen(document: bytes, find: Find) -> list[bytes]:
+    """The items that an expression finds in a document."""
+    found = _found("items", find, msgspec.json.decode(document))
     items = [] if found is None else found if isinstance(found, list) else [found]
-    for item in items:
-        yield None, msgspec.json.encode(item)
+    return [msgspec.json.encode(item) for item in items]
 
 
 def _found(field: str, find: Find, item: object) -> Any:

@@ -27,7 +27,7 @@ class Item(Struct):
 
 
 class _Holder(Struct):
-    metrics: msgspec.Raw | None = None
+    metrics: msgspec.Raw = msgspec.Raw()
 
 
 _item = msgspec.json.Decoder(Item).decode
@@ -46,7 +46,7 @@ def items(body: bytes, kind: Kind, now: int, limit: int) -> Parsed[Reading]:
 
 def _has_metrics(body: bytes) -> bool:
     try:
-        return _holder(body).metrics is not None
+        return bool(bytes(_holder(body).metrics))
     except (msgspec.MsgspecError, RecursionError):
         return False  # whatever it is: what reads it next says what is wrong
 

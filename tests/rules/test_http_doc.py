@@ -10,10 +10,10 @@ from msgspec import Struct
 from dispatcher.destinations.payload import Data
 from ingest.formats import native
 from ingest.metrics import CODES
+from ingest.receive import ROUTES
 from tests.rules.pages import DOCS
 
 PAGE = (DOCS / "http.md").read_text("utf-8")
-NOT_OF_POST = {404}  # no such path
 
 
 def named(heading: str) -> list[str]:
@@ -41,4 +41,11 @@ def test_statuses() -> None:
     told = {
         int(code) for row in re.findall(r"^\| (\d.*?)\|", table, re.M) for code in re.findall(r"\d+", row)
     }
-    assert told == set(CODES) - NOT_OF_POST
+    assert told == set(CODES)
+
+
+def test_routes() -> None:
+    """Each of them has a row in the page about senders, or a table here."""
+    told = PAGE + (DOCS / "formats.md").read_text("utf-8")
+    assert [route for route in ROUTES if f"`POST {route}`" not in told] == []
+    assert set(re.findall(r"`POST (/[^`]*)`", told)) == set(ROUTES)
