@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
+from functools import lru_cache
 from hashlib import blake2b
 
 import msgspec
@@ -24,7 +25,7 @@ _EPOCH = datetime(1970, 1, 1)  # naive: isoformat of an aware one ends in +00:00
 _TYPES = {Status.FIRING: "alert.firing", Status.RESOLVED: "alert.resolved"}
 
 
-class Data(Struct):
+class Data(Struct, gc=False):
     """The alert as a receiver sees it; times are RFC 3339, what is absent is null."""
 
     key: str
@@ -45,7 +46,7 @@ class Data(Struct):
     source: str
 
 
-class Payload(Struct):
+class Payload(Struct, gc=False):
     """A Standard Webhooks payload; `timestamp` is when the event occurred."""
 
     type: str
@@ -70,7 +71,12 @@ class BatchPayload(Struct):
 
 def rfc3339(ms: int) -> str:
     """`2026-11-29T17:42:00.000Z` for milliseconds since the epoch. Raises OverflowError outside 1..9999."""
-    return (_EPOCH + timedelta(milliseconds=ms)).isoformat(timespec="milliseconds") + "Z"
+    return f"{_second(ms // 1000)}.{ms % 1000:03}Z"
+
+
+@lru_cache(maxsize=1024)  # a storm's alerts are of the same few seconds
+def _second(seconds: int) -> str:
+    return (_EPOCH + timedelta(seconds=seconds)).isoformat()
 
 
 def payload(delivery: Delivery) -> Payload:
