@@ -17,6 +17,7 @@ from aiohttp import ThreadedResolver
 from common import __version__
 from common.outcomes import Outcome, OutcomeKind
 from common.units import Duration, Secret
+from dispatcher import guard
 from dispatcher.destinations.base import Unusable
 from dispatcher.destinations.deadline import Deadlines, Limit
 from dispatcher.destinations.kinds import make
@@ -466,6 +467,26 @@ async def test_the_guard_looks_at_every_connection_and_lookups_are_cached(
         allowed = new(f"http://inside.example:{server.port}/")
         assert [(await once(allowed)).kind for _ in range(3)] == [OutcomeKind.DELIVERED] * 3
         assert (server.connections, lookups) == (3, ["inside.example"])
+
+
+async def test_a_name_is_looked_up_again_when_its_time_is_over(
+    new: New, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = iter(["127.0.0.1", "127.0.0.1", "10.0.0.7"])
+
+    async def moving(_: object, host: str, port: int, family: int) -> list[dict[str, object]]:
+        where = {"hostname": host, "host": next(found), "port": port, "proto": 6, "flags": 0}
+        return [where | {"family": socket.AF_INET}]
+
+    monkeypatch.setattr("dispatcher.destinations.session.DNS_TTL", -1)  # each is over at once
+    monkeypatch.setattr(ThreadedResolver, "resolve", moving)
+    monkeypatch.setattr(guard, "why_refused", {"127.0.0.1": None, "10.0.0.7": "private"}.get)
+    async with RawServer(answering(reply(200, "Connection: close\r\n"))) as server:
+        one = new(f"http://moving.example:{server.port}/", allow_private=False)
+        outcomes = [await once(one) for _ in range(3)]
+    assert [outcome.kind for outcome in outcomes[:2]] == [OutcomeKind.DELIVERED] * 2
+    assert outcomes[2].kind is OutcomeKind.REFUSED
+    assert "10.0.0.7 is refused (private)" in outcomes[2].error
 
 
 async def test_no_more_connections_than_in_flight(new: New) -> None:
