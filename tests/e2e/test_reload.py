@@ -315,12 +315,27 @@ def idle(fleet: Fleet, name: str) -> list[tuple[str, int, int]]:
     return [(consumer, silent, deliveries) for _, consumer, silent, deliveries in told]
 
 
+async def kept_alive(fleet: Fleet, name: str, times: int) -> None:
+    """Until the one entry that is pending was refreshed so often."""
+    last, seen = 0, 0
+
+    def refreshed() -> bool:
+        nonlocal last, seen
+        [(_, silent, _)] = idle(fleet, name)
+        seen += silent < last
+        last = silent
+        return seen >= times
+
+    await eventually(refreshed, f"{times} times kept alive")
+
+
 async def test_what_is_in_flight_ends_with_the_lane_that_began_it(
     rollout: Rollout, receiver: Receiver
 ) -> None:
     """It is kept alive until it is settled, and its successor begins only then."""
     release = asyncio.Event()
     receiver.answers.append(Answer(until=release))
+    rollout.destination = {"timeout": "60s"}
     old = rollout.content("one")
     ingest = await rollout.ingest("ingest.yaml", old)
     dispatcher = await rollout.dispatcher("dispatcher.yaml", old)
@@ -331,10 +346,8 @@ async def test_what_is_in_flight_ends_with_the_lane_that_began_it(
     new["destinations"][0]["headers"] = {"x-new": "1"}
     assert await rollout.reload(dispatcher, "dispatcher.yaml", new) == "destinations.one"
     await rollout.reload(other, "other.yaml", new)  # somebody who would take it over
-    for _ in range(4):  # at a third of the visibility timeout each
-        [(consumer, before, _)] = idle(rollout.fleet, "one")
-        await eventually(lambda before=before: idle(rollout.fleet, "one")[0][1] < before, "a keep-alive")  # type: ignore[misc]
-    assert idle(rollout.fleet, "one")[0][0::2] == (dispatcher.consumer, 1) == (consumer, 1)
+    await kept_alive(rollout.fleet, "one", 4)  # at a third of the visibility timeout each
+    assert [told[0::2] for told in idle(rollout.fleet, "one")] == [(dispatcher.consumer, 1)]
     release.set()
     await rollout.arrives("one", 1)
     await other.process.stop()
