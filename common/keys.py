@@ -19,7 +19,7 @@ def tag(namespace: str, destination: str) -> str:
 
 def stream(namespace: str, destination: str) -> str:
     """stream: waiting and in-flight deliveries, in the group `dispatchers`; fields `key alert attempt
-    first_at`, and `replay_of`, `force`, `trace`, `throttled` when there are any.
+    first_at`, and `replay_of`, `force`, `trace`, `throttled`, `alone` when there are any.
 
     Written by append, take, settle, reclaim, find, keep_alive, reap, replay, retire; read by claim, snapshot,
     accept, pause, resume. No TTL.
@@ -57,7 +57,7 @@ def gate(namespace: str, destination: str) -> str:
     """hash: why nothing is read; fields `state reason until opened_at` (since when), `prober lease` of the
     probe, `failures gone_1 gone_2` in a row, `ramp` since when it ramps. Without `state` it is open.
 
-    Written by take, settle, pause, resume; read by take, settle, reclaim, snapshot. No TTL.
+    Written by take, settle, pause, resume; read by take, settle, reserve, reclaim, snapshot. No TTL.
     """
     return tag(namespace, destination) + "gate"
 
@@ -65,7 +65,7 @@ def gate(namespace: str, destination: str) -> str:
 def rate(namespace: str, destination: str) -> str:
     """hash: what the fleet may send; fields `tokens at` of the token bucket, `ramp ramped` of the ramp.
 
-    Written by take; read by take. No TTL.
+    Written by take, reserve; read by take, reserve. No TTL.
     """
     return tag(namespace, destination) + "rate"
 

@@ -74,12 +74,13 @@ class Delivered(Struct, frozen=True):
 
 
 class Later(Struct, frozen=True):
-    """Try again after `delay` seconds; `spends` an attempt or not."""
+    """Try again after `delay` seconds; `spends` an attempt or not; `alone`: in a request of its own."""
 
     delay: float
     spends: bool
     status: int | None = None
     error: str = ""
+    alone: bool = False
 
 
 class Dead(Struct, frozen=True):

@@ -206,9 +206,12 @@ class Breaker(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 class Batch(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One request for a storm."""
 
-    max: Annotated[Count, Meta(description="alerts in one request")] = 20
+    max: Annotated[Annotated[int, Meta(ge=1, le=500)], Meta(description="alerts in one request")] = 20
     wait: Annotated[Duration, Meta(description="how long to wait for more")] = Duration(5)
-    by: Annotated[list[str], Meta(description="only alerts that agree in these")] = []
+    by: Annotated[
+        list[str],
+        Meta(description="only alerts that agree in these: fields such as name or host, else labels"),
+    ] = []
 
 
 class Destination(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -12,6 +12,7 @@ from common.outcomes import Dead, Decision, Delivered, Later, Outcome, OutcomeKi
 from common.policy import Policy
 
 _RETRY_AFTER_LEAST = 1.0  # seconds
+_SPLITS = frozenset((OutcomeKind.REJECTED, OutcomeKind.RENDER))
 
 
 def decide(
@@ -55,6 +56,14 @@ def decide(
     if now + wait * 1000 > first_at + policy.max_age.ms:
         return _dead(Reason.MAX_AGE, outcome)
     return Later(wait, spends=not unspent, status=outcome.status, error=outcome.error)
+
+
+def split(outcome: Outcome) -> Later | None:
+    """What follows for each member of a batch that was refused for good, since one may be the reason: it goes
+    alone, at once and unspent. None for any other outcome."""
+    if outcome.kind not in _SPLITS:
+        return None
+    return Later(0, spends=False, status=outcome.status, error=outcome.error, alone=True)
 
 
 def is_patient(outcome: Outcome, throttles: int, policy: Policy) -> bool:

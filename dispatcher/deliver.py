@@ -9,20 +9,22 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from time import perf_counter
+from typing import cast
 
 from msgspec.structs import replace
 
 from common.log import Log
-from common.outcomes import Dead, Delivered, Outcome, OutcomeKind
+from common.outcomes import Dead, Decision, Delivered, Outcome, OutcomeKind
 from common.policy import Policy
 from common.settings import Destination
-from dispatcher.decide import asked_for, decide, is_patient
-from dispatcher.destinations.base import Delivery
+from dispatcher.decide import asked_for, decide, is_patient, split
+from dispatcher.destinations.base import Batching, Delivery
 from dispatcher.destinations.kinds import make
 from dispatcher.entry import Entry
 from dispatcher.follow_up import FollowUp
+from dispatcher.gather import Member
 from dispatcher.replica import Replica
 from dispatcher.settling import Attempt, Settling
 from dispatcher.trouble import Trouble
@@ -57,9 +59,28 @@ class Deliverer:
         except Exception as bug:  # noqa: BLE001 - a bug in a kind of destination must not stop the others
             outcome = self._broke(delivery, bug)
         if isinstance(outcome, Outcome):
-            self._finish(entry, delivery, outcome, started)
+            self._finish(entry, delivery, outcome, perf_counter() - started)
         else:
             self._go_on(self._wait_for(entry, delivery, outcome, started))
+
+    async def attempt(self, members: Sequence[Member]) -> None:
+        """One attempt for all of them together; returns when it has ended."""
+        started = perf_counter()
+        entry, delivery = members[0]
+        try:
+            if len(members) == 1:
+                outcome = self._kind.deliver(delivery)
+            else:
+                outcome = cast(Batching, self._kind).deliver_batch([each for _, each in members])
+            told = outcome if isinstance(outcome, Outcome) else await outcome
+        except Exception as bug:  # noqa: BLE001 - the same
+            told = self._broke(delivery, bug)
+        seconds = perf_counter() - started
+        if len(members) == 1:
+            self._finish(entry, delivery, told, seconds)
+            return
+        for place, (entry, delivery) in enumerate(members):
+            self._decide(entry, delivery, told, seconds, several=True, shared=place > 0)
 
     def conclude(self, item: Settling) -> None:
         """Post a settlement; instead of a dead letter what the kind has for that case, if it has anything."""
@@ -90,17 +111,17 @@ class Deliverer:
             told = await outcome
         except Exception as bug:  # noqa: BLE001 - the same
             told = self._broke(delivery, bug)
-        self._finish(entry, delivery, told, started)
+        self._finish(entry, delivery, told, perf_counter() - started)
 
     def _broke(self, delivery: Delivery, bug: Exception) -> Outcome:
         log.error("attempt_broke", fault=bug, destination=self._destination.name, key=delivery.key)
         return Outcome(OutcomeKind.FAILED, error=f"internal: {type(bug).__name__}")
 
-    def _finish(self, entry: Entry, delivery: Delivery, outcome: Outcome, started: float) -> None:
+    def _finish(self, entry: Entry, delivery: Delivery, outcome: Outcome, seconds: float) -> None:
         if outcome.then is None:
-            self._decide(entry, delivery, outcome, perf_counter() - started)
+            self._decide(entry, delivery, outcome, seconds)
         else:
-            self._go_on(self._pass_on(entry, delivery, outcome, perf_counter() - started))
+            self._go_on(self._pass_on(entry, delivery, outcome, seconds))
 
     async def _pass_on(self, entry: Entry, delivery: Delivery, outcome: Outcome, seconds: float) -> None:
         fault = await self._append(delivery, outcome)
@@ -137,33 +158,45 @@ class Deliverer:
         log.warning("ended_instead", destination=name, key=key, reason=dead.reason, error=dead.error)
         return told
 
-    def _decide(self, entry: Entry, delivery: Delivery, outcome: Outcome, seconds: float) -> None:
-        now = self._replica.clock.now()
+    def _decide(
+        self,
+        entry: Entry,
+        delivery: Delivery,
+        outcome: Outcome,
+        seconds: float,
+        *,
+        several: bool = False,
+        shared: bool = False,
+    ) -> None:
+        """`several` were in the request; `shared`: this one is not the first of them."""
         cap = self._destination.retry_after_cap
         throttles = 0
         if outcome.kind is OutcomeKind.THROTTLED and outcome.retry_after is not None:
             throttles = entry.throttles + 1
-        decision = decide(
+        decision = (split(outcome) if several else None) or decide(
             outcome,
             delivery.attempt,
             delivery.first_at,
-            now,
+            self._replica.clock.now(),
             self._policy,
             cap,
             random.random,
             throttles,
         )
-        if outcome.kind is not OutcomeKind.DELIVERED:
-            log.info(
-                "attempt",
-                destination=self._destination.name,
-                key=delivery.key,
-                attempt=delivery.attempt,
-                outcome=outcome.kind,
-                status=outcome.status,
-                error=outcome.error,
-                decision=type(decision).__name__.lower(),
-            )
+        if outcome.kind is not OutcomeKind.DELIVERED and not shared:
+            self._tell(delivery, outcome, decision)
         closes = asked_for(outcome.retry_after, cap) if is_patient(outcome, throttles, self._policy) else 0.0
-        attempt = Attempt(outcome.kind, seconds, throttles, closes)
+        attempt = Attempt(outcome.kind, seconds, throttles, closes, shared)
         self.conclude(Settling(entry, delivery, decision, True, attempt))
+
+    def _tell(self, delivery: Delivery, outcome: Outcome, decision: Decision) -> None:
+        log.info(
+            "attempt",
+            destination=self._destination.name,
+            key=delivery.key,
+            attempt=delivery.attempt,
+            outcome=outcome.kind,
+            status=outcome.status,
+            error=outcome.error,
+            decision=type(decision).__name__.lower(),
+        )

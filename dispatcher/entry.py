@@ -24,6 +24,7 @@ _KNOWN = (
     b"force",
     b"trace",
     b"throttled",
+    b"alone",
     b"reason",
     b"error",
     b"status",
@@ -49,6 +50,11 @@ class Entry(Struct, frozen=True):
         """Refusals with Retry-After in a row so far; 0 when the field makes no sense."""
         told = self.fields.get(b"throttled", b"0")
         return int(told) if _is_number(told) else 0
+
+    @property
+    def alone(self) -> bool:
+        """Whether a batch with it was refused, so that it goes in a request of its own."""
+        return b"alone" in self.fields
 
 
 def from_reply(entry_id: bytes, flat: list[bytes], deliveries: int = 1) -> Entry:

@@ -77,7 +77,7 @@ def news(batch: Sequence[Settling]) -> News:
             told.probe = _result(item.attempt)
         if isinstance(item.settlement, Delivered):
             told.failures, told.gone = 0, ()
-        elif item.attempt is not None:
+        elif item.attempt is not None and not item.attempt.shared:  # a batch is one request
             _hear(told, item, item.attempt)
     return told
 

@@ -23,6 +23,7 @@ from common.log import Log
 from common.outcomes import Dead, Duplicate, Later, Reason, Settlement, Superseded
 from common.policy import record_ttl, retry_policy
 from common.wire import Wire
+from dispatcher.batches import Batches, slots
 from dispatcher.claim import JustRead, Verdict, claim
 from dispatcher.deliver import Deliverer
 from dispatcher.destinations.base import Delivery
@@ -54,7 +55,7 @@ class Lane:
         self.in_work: dict[str, Entry] = {}
         self.trouble = Trouble(replica, destination.name, self.keys)
         self.step = asyncio.Lock()  # held from a take, or a reclaim, until its entries are in work
-        self._slots = destination.max_in_flight
+        self._slots = slots(destination)
         self._policy = retry_policy(destination)
         self._max_age = self._policy.max_age.ms
         remember = replica.settings.dedupe.remember
@@ -64,12 +65,19 @@ class Lane:
         self.settler = Settler(replica, self.keys, self._caps, self.metrics, self.trouble, self._settled)
         self._deliverer = Deliverer(replica, destination, self._policy, self._post, self.trouble)
         self._deliver = self._deliverer.deliver
+        self._batches: Batches | None = None
+        if destination.batch is not None:
+            self._batches = Batches(
+                replica, self.keys, destination, destination.batch, self._deliverer, self.trouble, self._post
+            )
+            self._deliver = self._gather
         self._taking = Wire(replica.redis)
         self._claiming = Wire(replica.redis)
         self._surely_mine = min(SURELY_MINE, replica.settings.dispatcher.visibility_timeout.ms // 6)
         # Never all slots at once: while Redis settles one part, the next is read and sent.
         self._most = max(1, min(MOST, self._slots // 4))
-        self._rate = destination.rate
+        # Of a batch the request counts, which is not made when its deliveries are taken.
+        self._rate = destination.rate if destination.batch is None else None
         self._lease = destination.timeout.ms + LEASE_MARGIN
         self._besides = 0  # attempts made without asking the rate
         self._gate = ""  # its state, as last seen
@@ -95,6 +103,7 @@ class Lane:
                 self.trouble.over()
             except errors.RedisError as fault:
                 await self.trouble.wait_out(fault)
+        self._end_gathering()
 
     async def _round(self) -> None:
         replica = self.replica
@@ -264,6 +273,14 @@ class Lane:
             return Dead(Reason.MAX_AGE, error=f"older than {self._policy.max_age}")
         return None
 
+    def _gather(self, entry: Entry, delivery: Delivery) -> None:
+        if self._batches is not None:
+            self._batches.deliver((entry, delivery), at_once=entry.id == self._probing)
+
+    def _end_gathering(self) -> None:
+        if self._batches is not None:
+            self._batches.end()
+
     def _conclude(
         self, entry: Entry, delivery: Delivery | None, settlement: Settlement, *, claimed: bool
     ) -> None:
@@ -297,11 +314,14 @@ class Lane:
         async with self.step:
             pass
         while self.in_work:
+            self._end_gathering()
             await self._change()
 
     async def close(self) -> None:
         """Let go of attempts that were not finished in time; their entries stay pending for the others."""
         await self._deliverer.close()
+        if self._batches is not None:
+            await self._batches.close()
         await self._taking.close()
         await self._claiming.close()
         await self.settler.close()

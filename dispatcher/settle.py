@@ -129,10 +129,10 @@ def _told(item: Settling, settlement: _Unsuccessful) -> list[Argument]:
             verb, error = "superseded", "superseded"
         case Duplicate():
             verb = "duplicate"
-        case Later(delay, spends, status, error):
+        case Later(delay, spends, status, error, alone):
             verb, detail = "later", round(delay * 1000)
             attempts += spends
-            fields = _flat(_again(item, attempts))
+            fields = _flat(_again(item, attempts) | ({b"alone": b"1"} if alone else {}))
         case Dead(reason, status, error):
             verb, detail = "dead", reason
             attempts += _was_tried(item, reason, status)

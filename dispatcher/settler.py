@@ -62,8 +62,7 @@ class Settler:
             await self._posted.wait()
             self._posted.clear()
             while self._outbox or self._lease_back:
-                self.under_way = batch = self._outbox[:BATCH]
-                del self._outbox[:BATCH]
+                self.under_way = batch = self._next()
                 answers = await self._settle(batch)
                 self._metrics.settled(batch, answers, self._replica.clock.now())
                 self._ended(batch)
@@ -72,6 +71,15 @@ class Settler:
     async def close(self) -> None:
         """Give the connection back."""
         await self._wire.close()
+
+    def _next(self) -> list[Settling]:
+        """What goes next; settlements of one request go together."""
+        end = BATCH
+        while end < len(self._outbox) and _shared(self._outbox[end]):
+            end += 1
+        batch = self._outbox[:end]
+        del self._outbox[:end]
+        return batch
 
     async def _settle(self, batch: list[Settling]) -> list[Settled]:
         lease_back, self._lease_back = self._lease_back, False
@@ -82,3 +90,7 @@ class Settler:
                 )
             except errors.RedisError as fault:
                 await self._trouble.wait_out(fault, patient=True)
+
+
+def _shared(item: Settling) -> bool:
+    return item.attempt is not None and item.attempt.shared

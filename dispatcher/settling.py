@@ -13,13 +13,15 @@ class Attempt(Struct, frozen=True):
     """What was tried: what it came to, and how long it took, seconds.
 
     `throttles` counts the refusals with Retry-After in a row, this one included, 0 after any other outcome;
-    `closes` is for how many seconds it closes the gate, 0 when it does not.
+    `closes` is for how many seconds it closes the gate, 0 when it does not. `shared`: the request was that of
+    the settlement before it, too.
     """
 
     kind: OutcomeKind
     seconds: float
     throttles: int = 0
     closes: float = 0.0
+    shared: bool = False
 
 
 class Settling(Struct, frozen=True):

@@ -5,7 +5,7 @@ Stands between claim and decide. Each kind is a module of its own; `kinds.py` fi
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Sequence
 from typing import Protocol
 
 from msgspec import Struct
@@ -60,4 +60,12 @@ class DestinationType(Protocol):
 
     async def close(self) -> None:
         """Let go of connections. Nothing is delivered afterwards."""
+        ...
+
+
+class Batching(DestinationType, Protocol):
+    """A kind of destination that can send several alerts as one request; its module says `BATCHES = True`."""
+
+    def deliver_batch(self, deliveries: Sequence[Delivery]) -> Outcome | Awaitable[Outcome]:
+        """One attempt for two or more."""
         ...

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from common.outcomes import Dead, Delivered, Later, Outcome, OutcomeKind, Reason
 from common.policy import PRESETS, Policy
 from common.units import Duration
-from dispatcher.decide import decide
+from dispatcher.decide import decide, split
 
 AT = 1_764_438_120_000
 POLICY = Policy(attempts=3, base=2.0, cap=60.0, max_age=Duration(3600))
@@ -156,3 +156,9 @@ def test_a_delivery_that_only_fails_ends(draws: list[float]) -> None:
         attempt += 1
     assert isinstance(decision, Dead)
     assert attempt <= PRESETS["page"].attempts
+
+
+@pytest.mark.parametrize("kind", OutcomeKind)
+def test_only_what_is_refused_for_good_splits_a_batch(kind: OutcomeKind) -> None:
+    alone = Later(0, spends=False, status=400, error="no", alone=True)
+    assert split(Outcome(kind, 400, "no")) == (alone if kind in AT_ONCE else None)

@@ -6,6 +6,7 @@ import itertools
 from bisect import bisect_left
 
 import pytest
+from msgspec.structs import replace
 
 from common.outcomes import Dead, Delivered, Duplicate, Later, OutcomeKind, Reason, Settlement
 from common.settings import Breaker
@@ -29,6 +30,20 @@ def attempt(kind: OutcomeKind, key: str = "k", *, probe: bool = False, closes: f
     if kind is OutcomeKind.DELIVERED:
         decision = Delivered(200)
     return Settling(Entry("1-1", {}), delivery(key), decision, True, Attempt(kind, 0.1, 0, closes), probe)
+
+
+def together(kind: OutcomeKind) -> list[Settling]:
+    """Three deliveries of one request."""
+    told = Settling(Entry("1-1", {}), delivery("0"), Later(1, spends=True), True, Attempt(kind, 0.1))
+    others = [
+        replace(told, delivery=delivery(key), attempt=Attempt(kind, 0.1, shared=True)) for key in ("1", "2")
+    ]
+    return [told, *others]
+
+
+def test_a_batch_is_one_failure() -> None:
+    assert news(together(OutcomeKind.FAILED)).failures == 1
+    assert news(together(OutcomeKind.GONE)).gone == ("0",)
 
 
 def nothing_tried(settlement: Settlement, *, probe: bool = False) -> Settling:
