@@ -56,7 +56,7 @@ The headers of the Lua files, collected {_CURRENT}
 
 One file per operation; each call is atomic and declares all its keys, which in a Cluster are in one slot.
 A script checks first, adds second, removes third: Lua does not roll back, and one that fails half-way may
-double, never lose. What brings something in is refused at `maxmemory`, all others run, so that the queue drains
+double, never lose. What brings something in is refused at `maxmemory`; all others run, and the queue drains
 ([0002](decisions/0002-refused-at-maxmemory.md)).
 """
 _METRICS = f"""\
