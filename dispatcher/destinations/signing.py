@@ -8,21 +8,20 @@ from __future__ import annotations
 
 import binascii
 import hmac
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 
 
 def signature(keys: Sequence[bytes], message_id: str, timestamp: int, body: bytes) -> str:
     """The header's value; `timestamp` in seconds. One signature per key, in their order."""
     signed = f"{message_id}.{timestamp}.".encode() + body
-    return " ".join(_sign(keys, signed))
+    return " ".join([_sign(key, signed) for key in keys])
 
 
-def _sign(keys: Sequence[bytes], signed: bytes) -> Iterable[str]:
-    for key in keys:
-        code = _begun(key).copy()
-        code.update(signed)
-        yield "v1," + binascii.b2a_base64(code.digest(), newline=False).decode()
+def _sign(key: bytes, signed: bytes) -> str:
+    code = _begun(key).copy()
+    code.update(signed)
+    return "v1," + binascii.b2a_base64(code.digest(), newline=False).decode()
 
 
 @lru_cache(maxsize=256)
