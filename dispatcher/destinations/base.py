@@ -51,7 +51,8 @@ class DestinationType(Protocol):
     """A kind of destination. Whatever the other side does is an Outcome; it raises only for bugs.
 
     `explain` shows more of one that also has `request(deliveries) -> Request`, which raises Unrenderable, and
-    `target`, a `request.Target`.
+    `target`, a `request.Target`. One that has `instead(delivery, outcome) -> Outcome | None` is asked before
+    a delivery dies: with an outcome it ends as delivered, and what that has as `then` goes on.
     """
 
     def deliver(self, delivery: Delivery) -> Outcome | Awaitable[Outcome]:
