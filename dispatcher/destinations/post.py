@@ -150,7 +150,7 @@ class _Arriving:
 
     def __init__(self) -> None:
         self.response: aiohttp.ClientResponse | None = None
-        self.body = b""
+        self.body = bytearray()  # it may come in very many pieces
         self.whole = False
 
     async def read(self, most: int) -> None:
@@ -164,7 +164,7 @@ class _Arriving:
     def answer(self) -> Answer:
         """What has come."""
         assert self.response is not None  # noqa: S101 - asked when there is one
-        return Answer(self.response.status, self.response.headers, self.body, self.whole)
+        return Answer(self.response.status, self.response.headers, bytes(self.body), self.whole)
 
 
 def _payload(body: bytes) -> Payload:
