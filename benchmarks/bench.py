@@ -6,6 +6,8 @@
    and at half of that rate.
 3. One dispatcher that settles a full queue to `discard`.
 4. A webhook and a bare aiohttp client, in turns, posting to one receiver; a dispatcher that does the same.
+5. A destination alone and beside four broken ones, in turns.
+6. A destination that comes back while thousands of deliveries wait and three replicas want to send.
 
 Prints a table with the targets beside; `--check` exits with 1 when one is missed.
 """
@@ -27,14 +29,14 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
-from benchmarks import webhook
+from benchmarks import neighbours, outage, webhook
 from benchmarks.fill import NAMESPACE, fill
 from benchmarks.floor import cpu, floor
 from benchmarks.load import Measured, Missing, load
 from benchmarks.stack import Broken, Process, Server, Stack, free_port
 from common.snapshot import snapshot
 
-PARTS = ("ingest", "dispatcher", "webhook")
+PARTS = ("ingest", "dispatcher", "webhook", "neighbours", "outage")
 SLOTS = 2048  # of the dispatcher: enough that reading, sending and settling overlap
 CONNECTIONS = 32
 LOOK = 0.02  # seconds between two looks at the ledger
@@ -195,6 +197,23 @@ def _posted(rounds: list[webhook.Round]) -> list[Row]:
     ]
 
 
+def _beside_broken(pairs: list[neighbours.Beside]) -> list[Row]:
+    alone, crowded, good = neighbours.medians(pairs)
+    return [
+        Row("a destination alone, p99 at 300/s", f"{alone:.1f} ms"),
+        Row("beside four broken ones", f"{crowded:.1f} ms", "within 1.5 times, or 5 ms", good),
+    ]
+
+
+def _came_back(back: outage.Comeback) -> list[Row]:
+    return [
+        Row("requests before the first answer", str(back.probes), "1", back.probes == 1),
+        Row("one second : the one before, at most", f"{back.steepest:.2f}", "2.00", back.steepest <= 2),
+        Row("all that waited has arrived", f"{back.requests} requests in {back.seconds:.1f} s"),
+        Row("its ledger afterwards", f"{back.unaccounted} unaccounted", "0", back.unaccounted == 0),
+    ]
+
+
 async def watch(redis: Redis, dispatcher: Process, progress: Progress, alerts: int) -> tuple[float, int]:
     """Deliveries per second from the first to the last that was seen, and what the ledger can't explain."""
     task = progress.add_task("settling", total=alerts)
@@ -228,6 +247,10 @@ async def run(*, quick: bool, parts: tuple[str, ...], console: Console) -> list[
                 rows += _settled(runs)
             if "webhook" in parts:
                 rows += _posted(await webhook.compare(stack, server, progress, rounds, alerts // 10))
+            if "neighbours" in parts:
+                rows += _beside_broken(await neighbours.beside(stack, server, progress, rounds, seconds))
+            if "outage" in parts:
+                rows += _came_back(await outage.comeback(stack, server, progress, alerts // 20))
     return rows
 
 
@@ -241,7 +264,7 @@ def table(rows: list[Row]) -> Table:
 
 
 @click.command()
-@click.option("--quick", is_flag=True, help="Half a minute instead of three; the figures are rough.")
+@click.option("--quick", is_flag=True, help="A minute instead of six; the figures are rough.")
 @click.option("--check", is_flag=True, help="Exit with 1 when a target is missed.")
 @click.option("--part", "parts", multiple=True, type=click.Choice(PARTS), help="Only this.")
 def main(quick: bool, check: bool, parts: tuple[str, ...]) -> None:
