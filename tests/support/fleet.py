@@ -126,7 +126,7 @@ class Fleet:
             "destination": {"retry": {"preset": "page", "base": "50ms", "cap": "1s"}},
         }
         for name, section in self.sections.items():
-            content[name] = content[name] | section
+            content[name] = content.get(name, {}) | section if isinstance(section, dict) else section
         content["destinations"] = [hook | content.pop("destination")]
         return self.processes.config({**content, "routes": [{"to": [NAME]}]})
 

@@ -8,14 +8,18 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from redis.asyncio import Redis
 
 from common import keys
+from common.settings import Match, Route
 from dispatcher.claim import Verdict
 from ingest import identity
 from ingest.event import Stored
 from tests.integration.protocol.picture import NAMESPACE
 from tests.integration.protocol.sender import TEN, WINDOW, Sender, deliver_resolutions_first
 from tests.support.fleet import eventually
+from tests.support.servers import Server
+from tests.support.settings import build
 
 LABELS = {"alertname": "Down", "instance": "db1:9100", "severity": "warning"}
 INCIDENT = f"am:{identity.fingerprint(LABELS)}"
@@ -270,6 +274,20 @@ async def test_notifications_of_collectd_within_a_minute(sender: Sender) -> None
         assert statuses(told) == [expected] * 3
         assert all(sorted(stored.destinations) == ["chat", "pager"] for stored in told)
     assert len(await sender.keys()) == 3
+
+
+async def test_a_route_keeps_resolutions_away_that_nothing_had_fired_for(
+    server: Server, redis: Redis
+) -> None:
+    routes = [
+        Route(match=Match(source="collectd", status="resolved"), to=["nowhere"]),
+        Route(to=["chat"]),
+    ]
+    settings = build(destinations=["chat", "nowhere"], routes=routes)
+    sender = Sender(redis, settings, cluster=server.kind == "cluster")
+    for body in (notification("OKAY", 1), notification("FAILURE", 5), notification("OKAY", 20)):
+        await sender.post("/v1/collectd", body)
+    assert [alert.status for alert in await sender.stream()] == ["firing", "resolved"]
 
 
 def value(value: float, at: int) -> list[dict[str, Any]]:
