@@ -131,7 +131,9 @@ class Deliverer:
 
     async def _end_instead(self, item: Settling, delivery: Delivery, instead: Outcome) -> None:
         if not await self._append(delivery, instead):
-            item = replace(item, settlement=Delivered(instead.status))
+            tried = item.attempt is not None
+            told = delivery if tried else replace(delivery, attempt=delivery.attempt - 1)
+            item = replace(item, settlement=Delivered(instead.status), delivery=told)
         self._post(item)
 
     async def _append(self, delivery: Delivery, outcome: Outcome) -> str:

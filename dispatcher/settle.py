@@ -69,7 +69,7 @@ async def settle(
         if isinstance(settlement, Delivered) and delivery is not None:
             successes.append(place)
             records.append(keys.record(delivery.key))
-            told += _succeeded(delivery, settlement)
+            told += _succeeded(delivery, settlement, consumer)
             if delivery.alert.status is Status.RESOLVED:
                 resolved.append(keys.resolved(delivery.alert.incident))
         elif not isinstance(settlement, Delivered):
@@ -98,14 +98,12 @@ async def settle(
     return answers
 
 
-def _succeeded(delivery: Delivery, settlement: Delivered) -> tuple[Argument, ...]:
+def _succeeded(delivery: Delivery, settlement: Delivered, consumer: str) -> tuple[Argument, ...]:
     """A success, as the script's header has it."""
+    status = "-" if settlement.status is None else settlement.status
     return (
         delivery.entry_id,
-        delivery.deliveries,
-        delivery.attempt,
-        "-" if settlement.status is None else settlement.status,
-        delivery.first_at,
+        f"{delivery.deliveries} {consumer} {delivery.attempt} {status} {delivery.first_at}",
         delivery.alert.since if delivery.alert.status is Status.RESOLVED else "",
     )
 

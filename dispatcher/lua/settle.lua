@@ -9,7 +9,7 @@
 --       made, or ""), failures since the last success, the last one's error, failures that close the gate, ms for which,
 --       ms that the destination asked for or 0, what it said then, error of the last that met gate_on, keys that did
 --       since the last success,
---       then D times what was delivered: id, delivery count, attempts made, status or "-", first_at,
+--       then D times what was delivered: id, words 3 to 7 of its record (common/record.py),
 --       event time in ms of a resolution or "",
 --       then any other settlement: verb, id, delivery count, "" when it was not claimed, "gone" when it met gate_on,
 --       else "1", attempts made, status or "-", error, detail, number of fields F, then F fields and values;
@@ -85,8 +85,7 @@ local function deliver(record, text, a)
   local id = ARGV[a]
   local mine = 'in_flight ' .. id .. ' '
   if not text or string.sub(text, 1, #mine) ~= mine or redis.call('XACK', stream, group, id) == 0 then return 0 end
-  redis.call('SET', record, 'delivered ' .. id .. ' ' .. ARGV[a + 1] .. owner .. ARGV[a + 2] .. ' ' .. ARGV[a + 3] .. ' '
-    .. ARGV[a + 4] .. moment .. string.sub(text, -16), 'PX', ttl)
+  redis.call('SET', record, 'delivered ' .. id .. ' ' .. ARGV[a + 1] .. moment .. string.sub(text, -16), 'PX', ttl)
   removed[#removed + 1] = id
   count('delivered')
   return 1
@@ -167,15 +166,27 @@ local function spare(s, fields)
   return 3
 end
 
+-- What was not tried now keeps what its last attempt met.
+local function keep_last(s, status, error)
+  if s.error == '' then
+    s.status, s.error = status, error
+  elseif s.detail == 'max_age' or s.detail == 'max_deliveries' then
+    s.status = status
+    if error ~= '' then s.error = s.error .. '; at the last attempt: ' .. error end
+  end
+end
+
 -- Whether a settlement other than a success still holds: the entry is pending under me and, if it was claimed,
 -- the record holds exactly my id, count and name. A record that names my entry is mine to write, claimed or not.
 local function holds(s, text)
   local pending = redis.call('XPENDING', stream, group, s.id, s.id, 1)[1]
   if not pending or pending[2] ~= consumer then return false end
-  local state, id, deliveries, claimant
-  state, id, deliveries, claimant, s.first_at = string.match(text or '', '^(%S+) (%S+) (%S+) (%S+) %S+ %S+ (%S+)')
+  local state, id, deliveries, claimant, status, error
+  state, id, deliveries, claimant, status, s.first_at, error =
+    string.match(text or '', '^(%S+) (%S+) (%S+) (%S+) %S+ (%S+) (%S+) %S+ %S+ (.*) %S+$')
   s.content = string.sub(text or '', -16)
   s.owns = id == s.id and (state == 'in_flight' or state == 'queued')
+  if s.owns and s.status == '-' then keep_last(s, status, error) end
   if not s.claimed then return true end
   return s.owns and state == 'in_flight' and deliveries == s.deliveries and claimant == consumer
     and pending[4] == tonumber(s.deliveries)
@@ -202,19 +213,19 @@ end
 
 local first = 8 + words
 local a, i, next_resolved = first, 1, #KEYS
-for n = first, first - 1 + 6 * deliveries, 6 do
-  if ARGV[n + 5] ~= '' then next_resolved = next_resolved - 1 end
+for n = first, first - 1 + 3 * deliveries, 3 do
+  if ARGV[n + 2] ~= '' then next_resolved = next_resolved - 1 end
 end
 local gate_state = deliveries + words > 0 and hear()
 local known = #KEYS > 5 and redis.call('MGET', unpack(KEYS, 6, next_resolved)) or {}
 while a <= #ARGV do
   if i <= deliveries then
     answers[i] = deliver(KEYS[5 + i], known[i], a)
-    if ARGV[a + 5] ~= '' then
+    if ARGV[a + 2] ~= '' then
       next_resolved = next_resolved + 1
-      if answers[i] == 1 then resolve(KEYS[next_resolved], ARGV[a + 5]) end
+      if answers[i] == 1 then resolve(KEYS[next_resolved], ARGV[a + 2]) end
     end
-    a = a + 6
+    a = a + 3
   else
     answers[i], a = other(KEYS[5 + i], known[i], a, gate_state)
   end

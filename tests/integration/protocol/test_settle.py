@@ -61,6 +61,24 @@ async def test_later_waits_with_its_attempts(stand: Stand, spends: bool) -> None
     assert list(again.fields) == list(entry.fields)
 
 
+async def test_what_is_given_up_untried_keeps_what_its_last_attempt_met(stand: Stand) -> None:
+    [entry] = await stand.claimed("a", "k")
+    await stand.settle("a", (entry, Later(0, spends=True, status=503, error="HTTP 503: busy now")))
+    [entry] = await stand.take("a")
+    await stand.claim("a", entry)
+    await stand.settle("a", (entry, Later(0, spends=False)))  # handed back
+    [entry] = await stand.take("b")
+    await stand.claim("b", entry)
+    await stand.settle("b", (entry, Dead(Reason.MAX_AGE, error="older than 1h")))
+    [letter] = await stand.letters()
+    told = "older than 1h; at the last attempt: HTTP 503: busy now"
+    assert (letter["reason"], letter["status"], letter["attempts"]) == ("max_age", "503", "1")
+    assert letter["error"] == told
+    record = await stand.record("k")
+    assert record is not None
+    assert (record.status, record.error, record.attempts) == (503, told, 1)
+
+
 async def test_later_is_not_taken_before_its_time(stand: Stand) -> None:
     [entry] = await stand.claimed("a", "k")
     await stand.settle("a", (entry, Later(3600, spends=True)))
