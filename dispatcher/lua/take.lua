@@ -80,7 +80,9 @@ if ramp then
 end
 if per_second then
   local full = math.max(1, per_second)
-  local since = math.max(0, now - (tonumber(known[2] or nil) or 0))
+  local since = now - (tonumber(known[2] or nil) or 0)
+  if since < -1000 then since = full / per_second * 1000 end -- the clock went back
+  since = math.max(0, since)
   tokens = math.min(full, (tonumber(known[1] or nil) or full) + since * per_second / 1000) - tonumber(ARGV[6])
 end
 

@@ -435,6 +435,13 @@ async def test_tokens_come_with_time_and_no_more_than_a_seconds_worth(stand: Sta
         assert found <= len((await stand.carefully("y", 16, rate=8.0)).entries) <= found + 1
 
 
+async def test_a_clock_that_went_back_does_not_stop_the_rate(stand: Stand) -> None:
+    await stand.append("k")
+    later = (await stand.look()).now + 3_600_000
+    await stand.redis.hset(stand.at.rate, mapping={"tokens": "0", "at": later})
+    assert len((await stand.carefully("x", rate=0.01)).entries) == 1
+
+
 async def test_only_what_was_read_costs_a_token(stand: Stand) -> None:
     for _ in range(3):
         taken = await stand.carefully("x", 16, rate=0.01)
