@@ -14,6 +14,7 @@ from ops.check import warnings
 
 ROOT = Path(__file__).resolve().parents[2]
 SECRET = "whsec_" + "c2VjcmV0" * 4
+SLACK = "https://hooks.slack.example/services/T0/B0/0123456789"
 
 
 def test_documents_are_current() -> None:
@@ -35,11 +36,14 @@ def test_the_example_needs_its_variables() -> None:
     assert [fault.message for fault in caught.value.faults] == [
         "the environment variable PAGER_SECRET is not set",
         "the environment variable ARCHIVE_SECRET is not set",
+        "the environment variable SLACK_URL is not set",
     ]
 
 
 def test_the_example_is_valid() -> None:
     settings = load(
-        str(ROOT / "docs/example.yaml"), {"PAGER_SECRET": SECRET, "ARCHIVE_SECRET": SECRET}, kinds
+        str(ROOT / "docs/example.yaml"),
+        {"PAGER_SECRET": SECRET, "ARCHIVE_SECRET": SECRET, "SLACK_URL": SLACK},
+        kinds,
     )
     assert list(warnings(settings)) == []
