@@ -23,7 +23,14 @@ FIXED = 20261129
 SEED = int(os.environ.get("PROTOCOL_SEED", FIXED if "CI" in os.environ else random.randrange(1 << 32)))
 
 
-def explore(server: Server, *, examples: int = EXAMPLES, start: int = SEED, shrink: bool = True) -> None:
+def explore(
+    server: Server,
+    *,
+    machine: type[Machine] = Machine,
+    examples: int = EXAMPLES,
+    start: int = SEED,
+    shrink: bool = True,
+) -> None:
     """Raises what the machine raised, with the steps that led to it."""
     loop = asyncio.new_event_loop()
     redis = connect.client(Redis(url=server.unix_url, timeout=Duration(10)))
@@ -40,7 +47,7 @@ def explore(server: Server, *, examples: int = EXAMPLES, start: int = SEED, shri
         report_multiple_bugs=False,
         suppress_health_check=list(HealthCheck),
     )
-    factory: Callable[[], Machine] = seed(start)(lambda: Machine(world, loop))
+    factory: Callable[[], Machine] = seed(start)(lambda: machine(world, loop))
     try:
         run_state_machine_as_test(factory, settings=chosen)  # type: ignore[arg-type]  # a function will do
     except Exception as fault:

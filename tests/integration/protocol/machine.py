@@ -177,3 +177,28 @@ class Machine(RuleBasedStateMachine):
     @rule(place=anywhere)
     def pass_time(self, place: int) -> None:
         self._run(self.world.pass_time(self._at("retry", place)[1]))
+
+
+class GateMachine(Machine):
+    """The same with a gate that closes, is probed, and opens."""
+
+    @needs("unread")
+    @rule(place=anywhere, most=some)
+    def take_carefully(self, place: int, most: int) -> None:
+        self._run(self.world.take(*self._at("unread", place), most, careful=True))
+
+    @needs("hand")
+    @rule(place=anywhere, most=some, otherwise=otherwise, answer_lost=rarely)
+    def settle_gone(self, place: int, most: int, otherwise: Settlement, answer_lost: bool) -> None:
+        at = self._at("hand", place)
+        self._run(self.world.settle(*at, most, otherwise, told=not answer_lost, gone=True))
+
+    @needs("entry")
+    @rule(place=anywhere, state=st.sampled_from(["gone", "breaker"]))
+    def shut(self, place: int, state: str) -> None:
+        self._run(self.world.shut(self._at("entry", place)[1], state))
+
+    @needs("queue")
+    @rule(place=anywhere)
+    def resume(self, place: int) -> None:
+        self._run(self.world.resume(self._at("queue", place)[1]))

@@ -3,9 +3,11 @@ from __future__ import annotations
 import pytest
 
 from tests.integration.protocol.explore import EXAMPLES, explore
+from tests.integration.protocol.machine import GateMachine, Machine
 from tests.support.servers import Server
 
 
+@pytest.mark.parametrize("machine", [Machine, GateMachine])
 @pytest.mark.timeout(300 + EXAMPLES)  # a failure is shortened, which takes longer than finding it
-def test_protocol_keeps_its_promises(server: Server) -> None:
-    explore(server)
+def test_protocol_keeps_its_promises(server: Server, machine: type[Machine]) -> None:
+    explore(server, machine=machine)

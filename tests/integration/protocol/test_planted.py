@@ -14,6 +14,7 @@ import dispatcher.settle
 import dispatcher.take
 from common.scripts import Script
 from tests.integration.protocol.explore import FIXED, explore
+from tests.integration.protocol.machine import GateMachine, Machine
 from tests.integration.protocol.witness import Violation
 from tests.support.servers import Server
 
@@ -132,6 +133,24 @@ PLANTED: dict[str, tuple[ModuleType, list[Change]]] = {
 }
 
 
+AT_THE_GATE: dict[str, tuple[ModuleType, list[Change]]] = {
+    "spared and spent": (SETTLE, [("s.attempts - 1)", "s.attempts + 0)")]),
+    "a probe beside another": (
+        TAKE,
+        [("if known[3] and tonumber(known[4] or 0) > now then return LOOK_PROBE end", "")],
+    ),
+    "all that there is for a probe": (TAKE, [("local n = probe == 1 and 1 or most", "local n = most")]),
+}
+
+
+@pytest.mark.parametrize("bug", AT_THE_GATE)
+def test_planted_bug_at_the_gate_is_found(bug: str, valkey: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    module, changes = AT_THE_GATE[bug]
+    monkeypatch.setattr(module, "_script", changed(module._script, *changes))
+    with pytest.raises(Violation):
+        search(valkey, GateMachine)
+
+
 @pytest.mark.parametrize("bug", PLANTED)
 def test_planted_bug_is_found(bug: str, valkey: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     module, changes = PLANTED[bug]
@@ -140,10 +159,10 @@ def test_planted_bug_is_found(bug: str, valkey: Server, monkeypatch: pytest.Monk
         search(valkey)
 
 
-def search(server: Server) -> None:
+def search(server: Server, machine: type[Machine] = Machine) -> None:
     """From one seed after the other."""
     for start in SEEDS:
-        explore(server, examples=40, start=start, shrink=False)
+        explore(server, machine=machine, examples=40, start=start, shrink=False)
 
 
 def test_a_record_without_an_entry_is_healed_by_a_repeat(

@@ -19,7 +19,7 @@ from redis.exceptions import ResponseError
 
 from common.alert import Alert, Status, encode
 from common.keys import GROUP, Destination
-from common.outcomes import Dead, Delivered, Duplicate, Later, Reason, Settlement, Superseded
+from common.outcomes import Dead, Delivered, Duplicate, Later, OutcomeKind, Reason, Settlement, Superseded
 from common.scripts import Script
 from common.settings import Queue
 from common.states import Event as Move
@@ -30,8 +30,8 @@ from dispatcher.entry import Entry, read
 from dispatcher.keep_alive import keep_alive
 from dispatcher.reclaim import find, reap, reclaim
 from dispatcher.settle import Caps, Settled, settle
-from dispatcher.settling import Settling
-from dispatcher.take import make_group, take
+from dispatcher.settling import Attempt, Settling
+from dispatcher.take import Care, make_group, take
 from ingest.append import Appender
 from ingest.event import Event, Stored, Unavailable
 from ingest.route import Router
@@ -52,6 +52,8 @@ EVENTS = {  # a key of its own, and a firing with its resolution
 KEYS = list(EVENTS)
 SOON = 10.0  # seconds; what waits since the dead letters are at their cap waits for longer
 SETTLING = {Move.DELIVER, Move.SUPERSEDE, Move.WAIT, Move.DIE}
+CARE = Care(None, 3_600_000)  # a lease that nobody waits for the end of
+SPENT = (Later(0, spends=True), Dead(Reason.ATTEMPTS))  # what may follow from an attempt
 _replay, _discard, _accept = (Script("ops", name) for name in ("replay", "discard", "accept"))
 
 
@@ -85,6 +87,7 @@ class World:
         self.witnesses = {name: Witness(MAX_DEAD) for name in names}
         self.replicas = [self._replica(name) for name in ("A", "B")]
         self.suspects = dict.fromkeys(names, "")
+        self.probes: dict[str, Held | None] = dict.fromkeys(names)
         for at in self.keys.values():
             await make_group(self.redis, at)
         self.pictures = await self._look()
@@ -154,12 +157,18 @@ class World:
 
     # Replicas
 
-    async def take(self, replica: Replica, name: str, most: int) -> None:
+    async def take(self, replica: Replica, name: str, most: int, *, careful: bool = False) -> None:
         """Promote what is due, read what is new."""
         await self._in_order(name)
-        at = self.keys[name]
-        taken = await self._try(name, lambda: take(self._wire, at, replica.consumer, most))
+        at, care = self.keys[name], CARE if careful else None
+        taken = await self._try(name, lambda: take(self._wire, at, replica.consumer, most, care=care))
         self._hold(replica, name, taken.entries, just_read=True)
+        if careful and len(taken.entries) > (taken.probe if taken.gate else most):
+            raise Violation(f"read {len(taken.entries)} behind a gate that is {taken.gate or 'open'}")
+        if taken.probe:
+            if self.probes[name] is not None:
+                raise Violation("a second probe beside one that is under way")
+            self.probes[name] = replica.hand[name][-1]
         await self._checked(name, {})
 
     async def _in_order(self, name: str) -> None:
@@ -221,22 +230,46 @@ class World:
                 self.witnesses[name].sent(held, answered=answered)
 
     async def settle(
-        self, replica: Replica, name: str, most: int, otherwise: Settlement, *, told: bool = True
+        self,
+        replica: Replica,
+        name: str,
+        most: int,
+        otherwise: Settlement,
+        *,
+        told: bool = True,
+        gone: bool = False,
     ) -> None:
-        """The first `most` in hand; `otherwise` is what becomes of those not known to be delivered."""
+        """The first `most` in hand; `otherwise` is what becomes of those not known to be delivered; `gone` is
+        what the destination says of those."""
         batch = [(held, _settlement(held, otherwise)) for held in replica.hand[name][:most]]
         if not batch:
             return
         at = self.keys[name]
-        items = [Settling(h.entry, h.delivery, what, h.stage in CLAIMED) for h, what in batch]
+        items = [self._settling(name, held, what, gone) for held, what in batch]
         answers = await self._try(name, lambda: settle(self._wire, at, replica.consumer, CAPS, items))
         for (held, what), answer in zip(batch, answers, strict=True):
-            waits = answer is Settled.WAITS
+            waits = answer in (Settled.WAITS, Settled.SPARED)
             carried = Later(30, spends=False) if waits else what
+            if held is self.probes[name]:
+                self.probes[name] = None
             self.witnesses[name].settled(held, carried, answer, told=told)
             if told or answer is Settled.FENCED:
                 replica.hand[name].remove(held)
         await self._checked(name, {held.delivery.key: SETTLING for held, _ in batch})
+        self._spared(name, [h for (h, _), a in zip(batch, answers, strict=True) if a is Settled.SPARED])
+
+    def _settling(self, name: str, held: Held, what: Settlement, gone: bool) -> Settling:
+        tried = gone and held.stage is Stage.DELIVER and needless(held) is None and what in SPENT
+        attempt = Attempt(OutcomeKind.GONE, 0.1) if tried else None
+        probe = held is self.probes[name]
+        return Settling(held.entry, held.delivery, what, held.stage in CLAIMED, attempt, probe)
+
+    def _spared(self, name: str, spared: list[Held]) -> None:
+        """What waits behind a gate that is gone has spent nothing."""
+        for held in spared:
+            record = self.pictures[name].records[held.delivery.key]
+            if record and record.entry_id == held.entry.id and record.attempts != held.entry.attempts:
+                raise Violation(f"{held} was spared and has spent an attempt: {record}")
 
     def crash(self, replica: Replica) -> None:
         """It forgets everything and comes back under a new name."""
@@ -320,6 +353,17 @@ class World:
             await _discard(self.redis, [at.dead, at.ledger], ids)
         await self._checked(name, {})
 
+    async def shut(self, name: str, state: str) -> None:
+        """Something has closed the gate, and its time is over, where it has any."""
+        self.probes[name] = None
+        await self.redis.delete(self.keys[name].gate)
+        await self.redis.hset(self.keys[name].gate, mapping={"state": state, "until": "1"})
+
+    async def resume(self, name: str) -> None:
+        """By hand: open, no ramp, no probe under way."""
+        self.probes[name] = None
+        await self.redis.delete(self.keys[name].gate)
+
     async def accept(self, name: str) -> None:
         """Book what vanished; nothing else may be missing."""
         at, adrift = self.keys[name], self.witnesses[name].adrift
@@ -370,6 +414,7 @@ class World:
         for replica in self.replicas:
             self.crash(replica)
         for name, witness in self.witnesses.items():
+            await self.resume(name)
             await self._drain(self.replicas[0], name)
             await self.accept(name)
             witness.account()
