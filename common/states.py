@@ -27,7 +27,7 @@ MEANING = {
     State.IN_FLIGHT: "A consumer has claimed the entry. Its settlement moves it on; a crash leaves it "
     "pending, and the next reclaim takes it after the visibility timeout.",
     State.RETRYING: "The delivery waits in `retry`, or has just come back from there. "
-    "A claim moves it on; there is nothing that a crash could leave.",
+    "A claim moves it on, or `retire` when its destination was removed; a crash leaves nothing.",
     State.DELIVERED: "The destination has it, or a later resolution made it needless. "
     "Only a forced replay moves it on.",
     State.DEAD: "It was given up and is among the dead letters. A replay puts it into the stream again, "
@@ -47,6 +47,7 @@ class Event(StrEnum):
     SUPERSEDE = "settle superseded"
     WAIT = "settle later"
     DIE = "settle dead"
+    RETIRE = "retire"
     EXPIRE = "TTL"
 
 
@@ -69,6 +70,7 @@ TABLE: dict[tuple[State, Event], State] = {
     (State.QUEUED, Event.WAIT): State.RETRYING,
     (State.IN_FLIGHT, Event.DIE): State.DEAD,
     (State.QUEUED, Event.DIE): State.DEAD,
+    **{(state, Event.RETIRE): State.DEAD for state in (State.QUEUED, State.IN_FLIGHT, State.RETRYING)},
     **{(state, Event.EXPIRE): State.ABSENT for state in State if state is not State.ABSENT},
 }
 
