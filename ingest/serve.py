@@ -55,7 +55,7 @@ class Service:
         absent = _Absent()
         self.metrics = Metrics((*ROUTES, *PROBES))
         self.site = Site(
-            Receiver(settings.ingest, absent, absent, self.metrics).routes(),
+            Receiver(settings.ingest, absent, absent, self.metrics, hooks=settings.hooks).routes(),
             ready=self._why_not_ready,
             registry=self.metrics.registry,
             observe=self.metrics.request,

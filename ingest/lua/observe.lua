@@ -97,10 +97,9 @@ end
 -- and up to when it has lasted.
 local function go_on(known, at, severity, destinations)
   if known.status == 'firing' then
-    local all = join(known.destinations, destinations)
-    local news = at > known.last or all ~= known.destinations
-    known.last, known.destinations = math.max(at, known.last), all
-    return news, known.start, now
+    local before = known.destinations
+    known.destinations = join(before, destinations)
+    return known.destinations ~= before, known.start, now
   end
   local closed = known.past[#known.past]
   if closed and at <= closed.stop then
@@ -112,9 +111,9 @@ local function go_on(known, at, severity, destinations)
   return true, at, now
 end
 
--- A resolution closes the open episode, or repeats the one that closed it, or is the first that is heard of it. When it
--- is repeated and a firing that began later is known already, that one goes on as an episode of its own.
-local function resolve(known, at, severity, repeated, start)
+-- A resolution closes the open episode, or repeats the one that closed it, or is the first that is heard of it. `start`
+-- is that of the episode it was told for, 0 when that says nothing.
+local function resolve(known, at, severity, start)
   local open = known.status == 'firing' and known.start <= at
   if not open then
     for i = #known.past, 1, -1 do
@@ -124,10 +123,9 @@ local function resolve(known, at, severity, repeated, start)
   end
   local n = resolutions_before(known, at)
   local episode = { start = open and known.start or start, stop = at, n = n, severity = severity }
-  local overtaken = at < known.last
-  if overtaken and not (open and repeated) then return false, episode end
+  if at < known.last then return false, episode end
   known.past[#known.past + 1] = episode
-  if overtaken then known.start = known.last else known.status, known.last = 'resolved', at end
+  known.status, known.last = 'resolved', at
   return true, episode
 end
 
@@ -154,8 +152,8 @@ local function time_for_key(form, start, episode)
 end
 
 local function resolution(key, text, form, at, start, severity)
-  local known, repeated = read(text), form == 'repeated'
-  local changed, episode = resolve(known, at, severity, repeated, repeated and tonumber(start) or 0)
+  local known = read(text)
+  local changed, episode = resolve(known, at, severity, form == 'repeated' and tonumber(start) or 0)
   if changed then write(key, known) end
   return { time_for_key(form, start, episode), episode.n, plain(episode.severity), plain(known.severity),
     known.destinations }

@@ -26,6 +26,7 @@ def config(processes: Processes, redis: str, **ingest: Any) -> tuple[Path, str]:
             "ingest": ingest,
             "destinations": [{"name": "sink", "type": "discard"}],
             "routes": [{"to": ["sink"]}],
+            "hooks": [{"name": "other", "alert": {"host": "host", "name": "name"}}],
         }
     )
     return made, f"http://{listen}"
@@ -88,6 +89,8 @@ async def test_without_redis_it_answers_503_and_gives_up(processes: Processes) -
     await process.wait_line("listening")
     async with aiohttp.ClientSession() as session:
         assert await post(session, url) == 503
+        async with session.post(f"{url}/v1/hooks/other", json=ALERT) as answer:
+            assert answer.status == 503
         async with session.get(f"{url}/readyz") as ready, session.get(f"{url}/healthz") as healthy:
             assert (ready.status, healthy.status) == (503, 200)
     assert await process.wait_exit() == 1

@@ -209,6 +209,15 @@ async def test_a_firing_goes_out_again_with_each_interval(senders: Callable[...,
     assert len(numbers) == 3
 
 
+async def test_a_late_firing_is_counted_up_to_the_end(senders: Callable[..., Sender]) -> None:
+    sender = senders(3600)
+    prometheus = Repeating(sender, ROUTES[0])
+    start, stop = (prometheus.now - 3610) * 1000, (prometheus.now - 30) * 1000
+    known = f"resolved {start} {stop} 2warning chat {start}:{stop}:0:2warning"
+    await sender.redis.set(keys.incident(NAMESPACE, INCIDENT), known)
+    assert (await prometheus.fires(-3610)).key == prometheus.key(-3610, "r0")
+
+
 async def test_replicas_agree(senders: Callable[..., Sender]) -> None:
     one, two = Repeating(senders(), ROUTES[0]), Repeating(senders(), ROUTES[1])
     told = [await one.fires(-60), await two.fires(-50), await two.ends(-50, -1), await one.ends(-60, -1)]
@@ -229,6 +238,18 @@ async def test_a_resolution_goes_where_its_firing_went(sender: Sender, route: st
     critical = Repeating(sender, route, severity="critical")
     assert sorted((await critical.fires(-60)).destinations) == ["chat", "pager"]
     assert sorted((await critical.ends(-60, -1)).destinations) == ["chat", "pager"]
+
+
+async def test_what_the_routes_were_when_it_fired_is_remembered(server: Server, redis: Redis) -> None:
+    def sender(*names: str) -> Sender:
+        routes = [Route(to=list(names))]
+        settings = build(destinations=["pager", "chat", "other"], routes=routes)
+        return Sender(redis, settings, cluster=server.kind == "cluster")
+
+    await Repeating(sender("pager"), ROUTES[0]).fires(-60)
+    assert (await Repeating(sender("chat"), ROUTES[0]).fires(-60)).destinations == ["chat"]
+    over = await Repeating(sender("other"), ROUTES[0]).ends(-60, -1)
+    assert sorted(over.destinations) == ["chat", "other", "pager"]
 
 
 async def test_a_firing_not_later_than_a_delivered_resolution_is_superseded(sender: Sender) -> None:
