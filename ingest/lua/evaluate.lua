@@ -9,16 +9,20 @@
 --       then for each judgement of a rule: index in KEYS, verdict, timestamp (ms) of its reading;
 --       verdict is `fires`, `clears` or `between`
 -- Returns two strings for each judgement: start and end of the episode (ms) that an alert is due for. Both
--- empty: no alert. End empty: it is firing. Else it was resolved by this very reading.
+-- empty: no alert. End empty: it is firing. Else it was resolved then, by this reading or one before it.
 --
 -- A rule's hash holds its latest episodes: start -> `<newest reading that fires>:<end, empty while open>`.
 -- Everything goes by the readings' own times, so that a repeated or late one gives the alert it gave
 -- before and changes nothing:
 --   fires     belongs to the earliest episode that is open or ends after it; else a new one starts with it
---   clears    resolves again the episode that it ended, or ends the open one if nothing newer fires
+--   clears    resolves again the episode that it ended, or one that ended less than AGAIN before it, or ends the open
+--             one if nothing newer fires
 --   between   changes nothing, but keeps the episode remembered
 local stream, keep, remember, count = KEYS[1], ARGV[1], ARGV[2], tonumber(ARGV[3])
 local REMEMBERED = 16 -- episodes of an incident
+-- ms. Whoever died between this script and append has lost the resolution, unless the sender repeats its reading; the
+-- next one says it again, as each one that fires says that. The key is the same, so that it is delivered once.
+local AGAIN = 900000
 
 local function episodes_of(key)
   local flat, episodes = redis.call('HGETALL', key), {}
@@ -56,6 +60,9 @@ local function clears(key, time)
     if episode.ended == at then return episode.start, time end
   end
   local last = episodes[#episodes]
+  if last and last.ended and at > last.ended and at <= last.ended + AGAIN then
+    return last.start, string.format('%.0f', last.ended)
+  end
   if not last or last.ended or at <= last.newest then return '', '' end
   write(key, last.start, string.format('%.0f', last.newest), time)
   return last.start, time

@@ -54,8 +54,23 @@ async def test_an_episode_from_its_first_reading_to_its_resolution(evaluator: Ev
     assert await told(evaluator, FIRES, 4) == ("firing", 3, None)
     assert await told(evaluator, BETWEEN, 5) is None
     assert await told(evaluator, CLEARS, 6) == ("resolved", 3, 6)
-    assert await told(evaluator, CLEARS, 7) is None
+    assert await told(evaluator, CLEARS, 7) == ("resolved", 3, 6)
     assert await told(evaluator, FIRES, 8) == ("firing", 8, None)
+
+
+async def test_a_resolution_is_told_again_for_a_quarter_of_an_hour(
+    evaluator: Evaluator, redis: Redis
+) -> None:
+    """Whoever dies before its alert is appended loses nothing, though the sender goes on with new ones."""
+    await told(evaluator, FIRES, 3)
+    assert await told(evaluator, FIRES, 4) == ("firing", 3, None)
+    await told(evaluator, CLEARS, 6)
+    state = await redis.hgetall(STATE)
+    for at in (7, 900_006):
+        assert await told(evaluator, CLEARS, at) == ("resolved", 3, 6)
+    for value, at in ((CLEARS, 900_007), (CLEARS, 5), (BETWEEN, 8)):
+        assert await told(evaluator, value, at) is None
+    assert await redis.hgetall(STATE) == state
 
 
 async def test_a_repeated_reading_gives_its_alert_again_and_changes_nothing(

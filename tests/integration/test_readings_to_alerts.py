@@ -48,7 +48,7 @@ async def test_an_episode_is_one_alert_and_one_resolution(chain: Chain) -> None:
             [f"h:disk-full:{START}"],
             [],
             [f"h:disk-full:{START}:resolved"],
-            [],
+            [f"h:disk-full:{START}:resolved"],
         ]
         assert not any(one.conflict for of_one in stored for one in of_one)
     assert {one.status for of_one in stored for one in of_one} == {"duplicate"}
