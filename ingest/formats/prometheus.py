@@ -52,11 +52,9 @@ def array(body: bytes, member: str, now: int, limit: int, source: Source) -> Par
 def event(told: Item, now: int, source: Source) -> Event:
     """By its labels: the incident is their fingerprint. Raises Fault."""
     labels = fields.labels(told.labels)
-    name = fields.ident("labels.alertname", labels.get("alertname", ""))
-    host = labels.get("host") or labels.get("instance") or ""
+    host, severity = labels.get("host") or labels.get("instance", ""), labels.get("severity")
     if host:
         fields.ident("labels.host" if "host" in labels else "labels.instance", host)
-    severity = labels.get("severity")
     if severity:
         fields.ident("labels.severity", severity, 64)
     starts_at = _time("startsAt", told.starts_at, now)
@@ -72,7 +70,7 @@ def event(told: Item, now: int, source: Source) -> Event:
         Alert(
             incident=f"am:{identity.fingerprint(labels)}",
             host=host,
-            name=name,
+            name=fields.ident("labels.alertname", labels.get("alertname", "")),
             status=Status.FIRING if end is None else Status.RESOLVED,
             severity=severity,
             summary=annotations.get("summary"),
