@@ -34,7 +34,7 @@ KEEPALIVE = 75.0  # seconds; above the usual intervals of senders and the idle t
 LINGER = 2.0  # seconds to read on after a refusal, so that the sender gets to see it
 SMALL = 65_536  # bytes of an unread body that are cheaper to read than a new connection
 PROBES = ("/healthz", "/readyz", "/metrics")
-NAMED = "/{name}"  # how the route of many paths ends
+NAMED = "/{name}"  # how a route of many paths ends: with a name in braces
 OTHER = "other"  # the route of what has none, so that no sender makes metric labels
 
 encode = msgspec.json.Encoder().encode
@@ -154,11 +154,12 @@ class Site:
             path: {"GET": handler, "HEAD": handler}
             for path, handler in zip(PROBES, (self._healthz, self._readyz, self._metrics), strict=True)
         }
-        self._routes = {**routes, **self._probes}
+        self.replace(routes)
 
     def replace(self, routes: Mapping[str, Mapping[str, Handler]]) -> None:
         """Serve these from the next request on; one under way finishes with the handler it began with."""
         self._routes = {**routes, **self._probes}
+        self._many = {route.rpartition("/")[0]: route for route in routes if route.endswith("}")}
 
     async def __call__(self, request: Request) -> web.StreamResponse:
         """One request, whatever happens."""
@@ -208,8 +209,9 @@ class Site:
 
     def _named(self, path: str) -> tuple[str, Mapping[str, Handler] | None]:
         """The route `.../{name}` that a path belongs to, so that no name makes metric labels."""
-        route = path.rpartition("/")[0] + NAMED
-        return (route, self._routes[route]) if route in self._routes and path[-1] != "/" else (path, None)
+        parent, _, name = path.rpartition("/")
+        route = self._many.get(parent)
+        return (route, self._routes[route]) if route is not None and name else (path, None)
 
     async def _healthz(self, request: Request) -> web.StreamResponse:
         """That this runs at all is the news: the event loop makes progress."""
