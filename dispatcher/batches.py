@@ -89,21 +89,23 @@ class Batches:
                 await self._deliverer.attempt(members)
 
     async def _may(self) -> bool:
-        """Wait for the fleet's rate; false when the gate is closed or the lane is to stop."""
-        stopping = self._replica.stopping
-        while not stopping.is_set():
-            if self._rate is None:
-                return True
+        """Wait for the fleet's rate; false when the gate is closed then, or the lane is to stop."""
+        wait = await self._ask("" if self._rate is None else repr(float(self._rate)))
+        while wait > 0:
+            await self._replica.pause(wait / 1000)
+            wait = await self._ask("")  # it may have closed meanwhile
+        return wait == 0 and not self._replica.stopping.is_set()
+
+    async def _ask(self, rate: str) -> int:
+        """Ms to wait before a request; -1 when there is to be none: the gate is closed, or the lane stops."""
+        while not self._replica.stopping.is_set():
             try:
-                gate, wait = await _reserve(
-                    self._wire, [self._keys.gate, self._keys.rate], [repr(float(self._rate))]
-                )
+                gate, wait = await _reserve(self._wire, [self._keys.gate, self._keys.rate], [rate])
             except errors.RedisError as fault:
                 await self._trouble.wait_out(fault)
             else:
-                await self._replica.pause(wait / 1000)
-                return not gate and not stopping.is_set()
-        return False
+                return -1 if gate else int(wait)
+        return -1
 
     def _hand_back(self, members: Iterable[Member]) -> None:
         for entry, delivery in members:

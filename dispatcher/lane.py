@@ -212,6 +212,8 @@ class Lane:
         now = self.replica.clock.now()
         for (entry, delivery), verdict in zip(readable, verdicts, strict=True):
             self._follow(entry, delivery, verdict, now)
+        if not self.replica.quarantine.open.is_set():
+            self._end_gathering()  # a suspect waits for all that is in work to end
 
     def hand_back(self, entries: Iterable[Entry]) -> None:
         """Give entries that were not claimed back to the fleet, at once and unspent."""

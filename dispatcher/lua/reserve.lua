@@ -1,13 +1,14 @@
 #!lua flags=allow-oom
 -- reserve: one request of those that the fleet may make, for destinations whose requests carry several deliveries.
+-- Without a rate it just looks at the gate.
 --
 -- KEYS  1 gate, 2 rate
--- ARGV  1 requests per second
+-- ARGV  1 requests per second or ""
 -- Returns { gate's state or "", ms to wait before the request }
 -- Behind a closed gate nothing is reserved.
 local gate, rate, per_second = KEYS[1], KEYS[2], tonumber(ARGV[1])
 local state = redis.call('HGET', gate, 'state')
-if state then return { state, 0 } end
+if state or not per_second then return { state or '', 0 } end
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local known = redis.call('HMGET', rate, 'tokens', 'at')

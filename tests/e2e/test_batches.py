@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.fleet import Fleet, Fleets
+from tests.support.fleet import AT, Fleet, Fleets
 from tests.support.receiver import Answer, Receiver, Request
 from tests.support.servers import Server
 
@@ -110,6 +110,25 @@ def _data(request: Request) -> list[dict[str, Any]]:
     data: dict[str, Any] = request.json()["data"]
     alerts: list[dict[str, Any]] = data.get("alerts", [data])
     return alerts
+
+
+@pytest.mark.parametrize("rate", [{}, {"rate": "1/s"}], ids=["no rate", "with a rate"])
+async def test_what_is_gathered_or_waits_for_its_turn_is_not_sent_behind_a_closed_gate(
+    fleets: Fleets, valkey: Server, receiver: Receiver, rate: dict[str, Any]
+) -> None:
+    fleet = await fleets(valkey, destination=batch(max=2, wait="2s") | rate)
+    ingest, _ = await fleet.both()
+    posted = await fleet.post(ingest, 2)
+    await receiver.wait_for(1)
+    posted += await fleet.post(ingest, 6 if rate else 1)
+    seen = await fleet.wait_snapshot(lambda seen: seen.in_flight == len(posted) - 2, "all in a replica")
+    assert valkey.cli("HSET", AT.gate, "state", "paused") == 1
+    seen = await fleet.wait_snapshot(lambda seen: seen.in_flight == 0, "all given back")
+    assert seen.depth == len(posted) - 2
+    assert len(receiver.requests) == 1
+    valkey.cli("DEL", AT.gate)
+    await delivered(fleet, len(posted))
+    assert {each["attempt"] for request in receiver.requests for each in _data(request)} == {1}
 
 
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])

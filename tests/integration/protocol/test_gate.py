@@ -406,6 +406,17 @@ async def test_a_ramp_begins_anew_with_each_probe(stand: Stand) -> None:
         assert len((await stand.carefully("z")).entries) == 1
 
 
+async def test_a_clock_that_went_back_does_not_keep_it_closed(stand: Stand) -> None:
+    await stand.append("k")
+    now = (await stand.look()).now
+    closed = {"state": "breaker", "opened_at": now + 3_600_000, "until": now + 3_630_000}
+    await stand.redis.hset(stand.at.gate, mapping=closed | {"prober": "z", "lease": now + 3_640_000})
+    assert (await stand.carefully("x")).probe
+    gate = await stand.gate()
+    assert gate["prober"] == "x"
+    assert int(gate["opened_at"]) == int(gate["until"]) <= now + 60_000
+
+
 async def test_a_clock_that_went_back_does_not_stop_a_ramp(stand: Stand) -> None:
     await stand.append("k")
     await stand.redis.hset(stand.at.gate, "ramp", (await stand.look()).now + 3_600_000)

@@ -8,8 +8,9 @@ from tests.integration.protocol.stand import Stand
 _reserve = Script("dispatcher", "reserve")
 
 
-async def reserve(stand: Stand, rate: float) -> tuple[str, int]:
-    gate, wait = await _reserve(stand.redis, [stand.at.gate, stand.at.rate], [repr(rate)])
+async def reserve(stand: Stand, rate: float | None) -> tuple[str, int]:
+    told = "" if rate is None else repr(rate)
+    gate, wait = await _reserve(stand.redis, [stand.at.gate, stand.at.rate], [told])
     return gate.decode(), wait
 
 
@@ -28,4 +29,11 @@ async def test_a_second_of_it_may_go_at_once(stand: Stand) -> None:
 async def test_behind_a_closed_gate_nothing_is_reserved(stand: Stand) -> None:
     await stand.redis.hset(stand.at.gate, "state", "paused")
     assert await reserve(stand, 0.1) == ("paused", 0)
+    assert await stand.redis.exists(stand.at.rate) == 0
+
+
+async def test_without_a_rate_it_looks_at_the_gate(stand: Stand) -> None:
+    assert await reserve(stand, None) == ("", 0)
+    await stand.redis.hset(stand.at.gate, "state", "paused")
+    assert await reserve(stand, None) == ("paused", 0)
     assert await stand.redis.exists(stand.at.rate) == 0
