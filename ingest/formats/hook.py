@@ -7,9 +7,8 @@ checked as one.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
-from email.parser import BytesParser
-from email.policy import HTTP
 from typing import Any, TypeAlias
 from urllib.parse import parse_qs
 
@@ -25,6 +24,8 @@ from ingest.formats.bodies import BadBody, Fault, Kind, Parsed
 Find: TypeAlias = Callable[[object], Any]
 Fields: TypeAlias = dict[str, Find | dict[str, Find]]
 FORMS = ("application/x-www-form-urlencoded", "multipart/form-data")
+_BOUNDARY = re.compile(r'boundary="?([^";,]{1,70})', re.IGNORECASE)
+_BLANK_LINE = re.compile(rb"\r?\n\r?\n")
 ANY_OTHER = "*"  # in a table of `values`
 
 
@@ -158,11 +159,24 @@ def _field(body: bytes, content_type: str, name: str) -> bytes:
             found = parse_qs(body.decode(), max_num_fields=100, errors="strict").get(name)
         except ValueError as fault:
             raise BadBody(400, f"the form can't be read: {fault}") from None
-        if not found:
-            raise BadBody(400, f"the form has no field {name}")
-        return found[0].encode()
-    whole = BytesParser(policy=HTTP).parsebytes(b"Content-Type: %b\r\n\r\n%b" % (content_type.encode(), body))
-    for part in whole.iter_parts() if whole.is_multipart() else ():
-        if part.get_param("name", header="Content-Disposition") == name:
-            return bytes(part.get_payload(decode=True))
-    raise BadBody(400, f"the form has no field {name}")
+        field = found[0].encode() if found else None
+    else:
+        field = _part(body, content_type, name)
+    if field is None:
+        raise BadBody(400, f"the form has no field {name}")
+    return field
+
+
+def _part(body: bytes, content_type: str, name: str) -> bytes | None:
+    """A part of a multipart form; its own headers say no more than its name."""
+    boundary = _BOUNDARY.search(content_type)
+    if boundary is None:
+        return None
+    wanted = re.compile(
+        rb'content-disposition:[^\r\n]*[; ]name="?%b"?(?:[;\s]|$)' % re.escape(name.encode()), re.I
+    )
+    for part in body.split(b"--" + boundary[1].encode(errors="surrogateescape")):
+        head, *content = _BLANK_LINE.split(part, 1)
+        if content and wanted.search(head):
+            return content[0].strip()
+    return None

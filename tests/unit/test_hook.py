@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from multidict import CIMultiDict
 
 from common.alert import Alert, Status
@@ -239,3 +241,27 @@ def test_faults_have_their_place(tmp_path: Path, text: str, place: str, said: st
     [fault] = refused.value.faults
     assert fault.place.endswith(f":2 {place}")
     assert said in fault.message
+
+
+@given(body=st.binary(max_size=200) | st.text(alphabet="-b\r\n name=data;{}").map(str.encode))
+@pytest.mark.parametrize("kind", ["multipart/form-data; boundary=b", "application/x-www-form-urlencoded"])
+def test_any_form_is_read_or_refused(kind: str, body: bytes) -> None:
+    hook = Mapped(Hook(name="h", form="data", alert=HookAlert(host="host", name="name")))
+    with suppress(BadBody):
+        assert read(hook, body, {"Content-Type": kind}).items == []
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        'Content-Disposition: form-data; name="data"',
+        "content-disposition: form-data; name=data; filename=x.json\r\nContent-Type: application/json",
+    ],
+)
+@pytest.mark.parametrize("quoted", ["b", '"b"'])
+def test_forms_as_they_are_sent(head: str, quoted: str) -> None:
+    hook = Mapped(Hook(name="h", form="data", alert=HookAlert(host="host", name="name")))
+    other = '--b\r\nContent-Disposition: form-data; name="database"\r\n\r\n{}\r\n'
+    body = f'{other}--b\r\n{head}\r\n\r\n{{"host":"h","name":"n"}}\r\n--b--\r\n'.encode()
+    [alert] = alerts(read(hook, body, {"Content-Type": f"multipart/form-data; boundary={quoted}"}))
+    assert (alert.host, alert.name) == ("h", "n")

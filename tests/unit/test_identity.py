@@ -73,6 +73,28 @@ def test_episode_key_is_the_start_whatever_else_the_event_says() -> None:
     assert identity.episode_key("h:n", AT, True) == f"h:n:{AT}:resolved"
 
 
+def test_a_fingerprint_is_alertmanagers() -> None:
+    labels = {"alertname": "QueueDeep", "cluster": "test", "instance": "127.0.0.1:59683", "job": "app"}
+    assert identity.fingerprint({**labels, "queue": "emails", "severity": "warning"}) == "0773ea086aecac3d"
+    assert identity.fingerprint({}) == "cbf29ce484222325"
+
+
+@given(st.dictionaries(st.text(), st.text(), max_size=5), st.text(min_size=1))
+def test_every_label_counts_for_a_fingerprint(labels: dict[str, str], more: str) -> None:
+    for size in (1, 10_000):
+        grown = {**labels, "long": "x" * size}
+        assert identity.fingerprint(grown) == identity.fingerprint(dict(reversed(grown.items())))
+        assert identity.fingerprint(grown) != identity.fingerprint({**grown, "long": more + "x" * size})
+
+
+def test_keys_of_what_is_repeated_and_of_events() -> None:
+    assert identity.repeat_key("am:0773ea086aecac3d", AT, 2) == f"am:0773ea086aecac3d:{AT}:r2"
+    assert identity.event_incident("/a", "b") == "ce:~2fa:b"
+    assert identity.event_key("/a", "1", False) == "ce:~2fa:1"
+    assert identity.event_key("/a", "1", True) == "ce:~2fa:1:resolved"
+    assert len(identity.event_key("x" * 2048, "y" * 2048, True)) == 255
+
+
 def test_idempotency_key_has_index_and_rule_where_there_are_any() -> None:
     assert identity.idempotency_key("anonymous", "a b", None, None, False) == "id:anonymous:a~20b"
     assert identity.idempotency_key("agents", "x", 3, "disk-full", True) == "id:agents:x:3:disk-full:resolved"
