@@ -23,6 +23,7 @@ import yaml
 from redis.asyncio import Redis
 
 from common import connect, settings
+from common.follow import follower
 from common.units import Duration
 from ops import children, embedded
 
@@ -162,7 +163,7 @@ class Stack:
                 stdout=output,
                 stderr=output,
                 start_new_session=True,
-                preexec_fn=children.follower(signal.SIGKILL),
+                preexec_fn=follower(signal.SIGKILL),
             )
         self.started.append(Process(name, process, log))
         return self.started[-1]

@@ -1,42 +1,46 @@
 """A histogram for one event loop: many values at once, without a lock for each.
 
 The library's own takes a lock for every value, which costs more than the rest of a cheap delivery. This one
-counts in plain lists and hands the library the finished family when it is asked.
+counts in plain numbers, which several processes may share (`shared.py`), and hands the library the finished
+family when it is asked.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.metrics_core import HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from common.shared import Cells, alone
+
 
 class Series:
     """One label value's counts; `bounds` are the buckets' upper bounds without infinity."""
 
-    def __init__(self, bounds: Sequence[float]) -> None:
+    def __init__(self, bounds: Sequence[float], cells: Cells) -> None:
         self._bounds = bounds
-        self._counts = [0] * (len(bounds) + 1)
-        self._sum = 0.0
+        self._cells = cells  # a count for each bound, one beyond them, the sum
+        self._own = cells.own
 
     def observe(self, values: Iterable[float]) -> None:
         """Count values, in seconds."""
-        bounds, counts = self._bounds, self._counts
+        bounds, numbers = self._bounds, self._own
         for value in values:
-            counts[bisect_left(bounds, value)] += 1
-            self._sum += value
+            numbers[bisect_left(bounds, value)] += 1
+            numbers[-1] += value
 
     def add_to(self, family: HistogramMetricFamily, labels: Sequence[str]) -> None:
         """As the exposition wants it: cumulative."""
-        total = 0
+        *counts, sum_value = self._cells.sums()
+        total = 0.0
         buckets: list[tuple[str, float]] = []
-        for bound, count in zip((*self._bounds, float("inf")), self._counts, strict=True):
+        for bound, count in zip((*self._bounds, float("inf")), counts, strict=True):
             total += count
             buckets.append(("+Inf" if bound == float("inf") else str(float(bound)), total))
-        family.add_metric(labels, buckets=buckets, sum_value=self._sum)
+        family.add_metric(labels, buckets=buckets, sum_value=sum_value)
 
 
 class Histogram(Collector):
@@ -50,16 +54,21 @@ class Histogram(Collector):
         registry: CollectorRegistry,
         label: str | None = None,
         values: Iterable[str] = ("",),
+        take: Callable[[int], Cells] = alone,
     ) -> None:
         self._name, self._text = name, text
         self._labels = [label] if label else []
         self._bounds = bounds
-        self.of = {value: Series(bounds) for value in values}
+        self._take = take
+        self.of: dict[str, Series] = {}
+        for value in values:
+            self.add(value)
         registry.register(self)
 
     def add(self, value: str) -> None:
         """One more value of the label, if it is not there already."""
-        self.of.setdefault(value, Series(self._bounds))
+        if value not in self.of:
+            self.of[value] = Series(self._bounds, self._take(len(self._bounds) + 2))
 
     def collect(self) -> Iterator[Metric]:
         """Called by the registry at a scrape."""

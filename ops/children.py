@@ -1,37 +1,18 @@
 """Child processes that do not outlive whoever started them.
 
-Takes argument lists; returns running processes. On Linux a child gets a signal when its parent dies, even
-by SIGKILL (PR_SET_PDEATHSIG). Elsewhere there is no such thing: what a killed `up` leaves behind there
-keeps its data locked, and the next `up` says so.
+Takes argument lists; returns running processes. Where the system can't make a child follow its parent
+(`common/follow.py`), what a killed `up` leaves behind keeps its data locked, and the next `up` says so.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import ctypes
-import os
 import signal
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
-_PR_SET_PDEATHSIG = 1
-_libc = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
-
-
-def follow(parent: int, number: int = signal.SIGTERM) -> None:
-    """Ask for signal `number` when process `parent`, which is ours, ends; at once when it already has."""
-    if _libc is None:
-        return
-    _libc.prctl(_PR_SET_PDEATHSIG, int(number))
-    if os.getppid() != parent:
-        os.kill(os.getpid(), number)
-
-
-def follower(number: int = signal.SIGTERM) -> Callable[[], None]:
-    """A `preexec_fn` that makes the child follow the process that calls this."""
-    parent = os.getpid()
-    return lambda: follow(parent, number)
+from common.follow import follower
 
 
 def module(name: str, *words: str) -> list[str]:

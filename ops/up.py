@@ -20,6 +20,7 @@ from urllib.parse import urlsplit
 import click
 
 from common import connect
+from common.follow import follow
 from common.settings import Settings
 from common.units import Address
 from dispatcher.destinations.webhook import Settings as Webhook
@@ -233,7 +234,7 @@ def up(
 ) -> None:
     """Run everything on this machine, until Ctrl-C."""
     if with_parent is not None:
-        children.follow(with_parent)
+        follow(with_parent)
     if redis_url is not None:
         os.environ["REDISPATCH_REDIS_URL"] = redis_url
     plan = Plan(options.settings(config), config, data, redis_url is None, receiver)

@@ -19,7 +19,7 @@ from typing import Any, Self
 import aiohttp
 import yaml
 
-from ops import children
+from common.follow import follower
 
 ROOT = Path(__file__).parents[2]
 DEADLINE = 20.0
@@ -169,7 +169,7 @@ class Processes:
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
             limit=2**22,
-            preexec_fn=children.follower(signal.SIGKILL),
+            preexec_fn=follower(signal.SIGKILL),
         )
         self._started.append(Process(process, " ".join(words)))
         return self._started[-1]

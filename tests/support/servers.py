@@ -22,7 +22,8 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from ops import children, embedded
+from common.follow import follower
+from ops import embedded
 
 Kind = Literal["valkey", "redis", "cluster"]
 KINDS: tuple[Kind, ...] = ("valkey", "redis", "cluster")
@@ -162,7 +163,7 @@ class Server:
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             start_new_session=True,
-            preexec_fn=children.follower(signal.SIGKILL),
+            preexec_fn=follower(signal.SIGKILL),
         )
         return self._ready()
 
