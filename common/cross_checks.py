@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from hashlib import sha256
 from urllib.parse import urlsplit
 
 from common.condition import Condition
@@ -18,7 +19,9 @@ from common.policy import retry_policy
 from common.settings import Destination, Hook, HookAlert, HookReading, Rule, Settings
 from common.units import Address, Duration
 
-RESERVED = "readings"  # {<namespace>:readings}: holds the readings
+RESERVED = {"readings": "the stream of readings", "tokens": "the rates of senders"}  # {<namespace>:...}
+ANONYMOUS = "anonymous"  # in keys, in the place of a token's name
+_NOTHING = sha256(b"").hexdigest()
 _REDIS_SCHEMES = ("redis", "rediss", "unix")
 
 
@@ -26,6 +29,7 @@ def check(settings: Settings, kinds: Kinds | None, report: Report) -> None:
     """Report everything that does not fit together."""
     _redis(settings, report)
     _listening(settings, report)
+    _tokens(settings, report)
     _times(settings, report)
     _sizes(settings, report)
     _unique("rules", [rule.name for rule in settings.rules], report)
@@ -67,14 +71,33 @@ def _listening(settings: Settings, report: Report) -> None:
         except ValueError as fault:
             report.fault((section, "listen"), str(fault))
     ingest, path = settings.ingest, ("ingest", "listen")
+    if settings.tokens and ingest.allow_anonymous:
+        report.fault(("ingest", "allow_anonymous"), "contradicts tokens, without which nobody may send then")
     if report.faulty(path) or settings.tokens or ingest.allow_anonymous:
         return
     if not Address.parse(ingest.listen).loopback:
         report.fault(
             path,
             "anybody who reaches this address may send alerts: "
-            "listen on 127.0.0.1, or set ingest.allow_anonymous if that is meant",
+            "listen on 127.0.0.1, give tokens, or set ingest.allow_anonymous if that is meant",
         )
+
+
+def _tokens(settings: Settings, report: Report) -> None:
+    _unique("tokens", [token.name for token in settings.tokens], report)
+    seen: dict[str, str] = {}
+    for index, token in enumerate(settings.tokens):
+        path: Path = ("tokens", index, "sha256")
+        digest = token.sha256.reveal().lower()
+        if token.name == ANONYMOUS:
+            report.fault(("tokens", index, "name"), f"{ANONYMOUS} is reserved for those without a token")
+        if not re.fullmatch("[0-9a-f]{64}", digest):
+            report.fault(path, "expected 64 hexadecimal digits, as `printf %s TOKEN | sha256sum` prints them")
+        elif digest == _NOTHING:
+            report.fault(path, "is the hash of nothing: was the token empty?")
+        elif digest in seen:
+            report.fault(path, f"is the token of {seen[digest]}, too")
+        seen.setdefault(digest, token.name)
 
 
 def _times(settings: Settings, report: Report) -> None:
@@ -161,8 +184,8 @@ def _expression(text: str, path: Path, report: Report) -> None:
 
 
 def _destination(destination: Destination, path: Path, report: Report) -> None:
-    if destination.name == RESERVED:
-        report.fault((*path, "name"), f"{RESERVED} is reserved for the stream of readings")
+    if destination.name in RESERVED:
+        report.fault((*path, "name"), f"{destination.name} is reserved for {RESERVED[destination.name]}")
     _above_zero(destination, ("timeout",), path, report)
     _above_zero(destination.retry, ("base", "cap", "max_age"), (*path, "retry"), report)
     _above_zero(destination.breaker, ("open",), (*path, "breaker"), report)

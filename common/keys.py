@@ -116,6 +116,14 @@ def rule(namespace: str, incident: str) -> str:
     return f"{{{namespace}:readings}}:rule:{incident}"
 
 
+def allowance(namespace: str, token: str) -> str:
+    """hash: what a sender may send, `tokens at` of the bucket of its rate; absent when that is full.
+
+    Written by spend; read by spend. TTL until it is full again.
+    """
+    return f"{{{namespace}:tokens}}:rate:{token}"
+
+
 class Destination:
     """The keys of one destination, made once."""
 

@@ -9,7 +9,7 @@ from common.document import Node
 from common.faults import Report
 from common.settings import Settings
 
-_SECTIONS = ("objects", "tokens[]", "console")
+_SECTIONS = ("objects", "console")
 _WITHOUT_EFFECT = {("ingest", "inline_limit")}
 _SCHEMES = ("redis+sentinel", "rediss+sentinel", "redis+cluster", "rediss+cluster")
 _TEXT = "is not available yet"
@@ -19,8 +19,6 @@ def refuse(settings: Settings, root: Node, report: Report) -> None:
     """Report settings that are to come."""
     if "objects" in root.names:
         report.fault(("objects",), _TEXT)
-    if settings.tokens:
-        report.fault(("tokens",), _TEXT)
     if settings.ingest.workers > 1:
         report.fault(("ingest", "workers"), f"more than 1 {_TEXT}; start more processes instead")
     scheme = settings.redis.url.partition("://")[0]

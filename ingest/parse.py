@@ -23,11 +23,13 @@ class Format(Struct, frozen=True):
     """What a route takes; `source` is where its alerts come from.
 
     `strict`: answer 400 as soon as an item is invalid, as an Alertmanager does, though the others are stored.
+    `patient`: 429 means later to its senders; others give an alert up on it, and get 503.
     """
 
     source: Source
     reader: Callable[[MultiMapping[str]], Reader[Any]]
     strict: bool = False
+    patient: bool = False
 
 
 def json(read: Read) -> Callable[[MultiMapping[str]], Reader[Any]]:
@@ -56,7 +58,7 @@ FORMATS = {
     "/api/v2/alerts": Format(Source.PROMETHEUS, json(prometheus.alerts), strict=True),
     "/v1/alertmanager": Format(Source.ALERTMANAGER, json(alertmanager.alerts)),
     "/v1/grafana": Format(Source.GRAFANA, json(alertmanager.grafana)),
-    "/v1/events": Format(Source.CLOUDEVENT, cloudevents.reader),
-    "/v1/collectd": Format(Source.COLLECTD, json(collectd.items)),
-    "/v1/telegraf": Format(Source.TELEGRAF, json(telegraf.items)),
+    "/v1/events": Format(Source.CLOUDEVENT, cloudevents.reader, patient=True),
+    "/v1/collectd": Format(Source.COLLECTD, json(collectd.items), patient=True),
+    "/v1/telegraf": Format(Source.TELEGRAF, json(telegraf.items), patient=True),
 }

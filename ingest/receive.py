@@ -1,4 +1,4 @@
-"""The first step: a request's bytes in, the answer out; between them parse, evaluate and append.
+"""The first step: a request's bytes in, the answer out; between them parse, spend, evaluate and append.
 
 No 2xx before append has answered for every valid item. Raises Problem for what is refused.
 """
@@ -9,6 +9,7 @@ import asyncio
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from math import ceil
 from typing import Any, Protocol, TypeAlias, TypeVar
 
 from aiohttp import hdrs, web
@@ -25,6 +26,7 @@ from ingest.formats.bodies import BadBody, Parsed, Reader
 from ingest.formats.hook import Mapped
 from ingest.metrics import Metrics, Outcomes
 from ingest.parse import FORMATS, Format
+from ingest.senders import OPEN, Sender, Senders
 
 T = TypeVar("T")
 _Reader: TypeAlias = Callable[[MultiMapping[str]], Reader[T]]
@@ -34,7 +36,7 @@ PATIENCE = 10.0  # seconds for a body to arrive
 LARGE = 131_072  # bytes whose parsing would hold up others for a millisecond or more
 LARGE_FOREIGN = 16_384  # the same where more is done with each item
 LONGEST_KEY = 256
-ANONYMOUS = "anonymous"
+_Chosen: TypeAlias = tuple[str, str]  # whose, and the value of Idempotency-Key
 _IDEMPOTENCY_KEY = "Idempotency-Key"
 
 
@@ -52,6 +54,13 @@ class Evaluator(Protocol):
         """The alerts of each reading. Raises Unavailable."""
 
 
+class Spender(Protocol):
+    """Knows what senders may send: `ingest.spend`."""
+
+    async def spend(self, sender: Sender, alerts: int) -> float:
+        """Seconds after which it may be sent again; 0: now. Raises Unavailable."""
+
+
 class Receiver:
     """The handlers of ingest's routes, for one configuration."""
 
@@ -60,15 +69,19 @@ class Receiver:
         settings: Ingest,
         appender: Appender,
         evaluator: Evaluator,
+        spender: Spender,
         metrics: Metrics,
         clock: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
         patience: float = PATIENCE,
         hooks: Iterable[Hook] = (),
+        senders: Senders = OPEN,
     ) -> None:
         self._max_body = int(settings.max_body)
         self._max_alert = int(settings.max_alert)
         self._appender = appender
         self._evaluator = evaluator
+        self._spender = spender
+        self._senders = senders
         self._outcomes = metrics.outcomes
         self._native, self._reading = metrics.outcomes[Source.NATIVE], metrics.outcomes[Source.READING]
         self._clock = clock
@@ -82,8 +95,11 @@ class Receiver:
 
     async def alerts(self, request: Request) -> web.StreamResponse:
         """`POST /v1/alerts`."""
-        chosen = _chosen_key(request)
+        sender = self._senders.of(request.headers)
+        chosen = _chosen_key(request, sender)
         parsed = await self._parsed(request, parse.alerts, self._native)
+        if sender.rate is not None:
+            await self._pay(sender, parsed, self._native)
         events = [event for _, event in parsed.items]
         if chosen is not None:
             places = _places(parsed)
@@ -96,8 +112,11 @@ class Receiver:
 
     async def readings(self, request: Request) -> web.StreamResponse:
         """`POST /v1/readings`."""
-        chosen = _chosen_key(request)
+        sender = self._senders.of(request.headers)
+        chosen = _chosen_key(request, sender)
         parsed = await self._parsed(request, parse.readings, self._reading)
+        if sender.rate is not None:
+            await self._pay(sender, parsed, self._reading)
         events = await self._made(parsed, chosen, self._reading)
         stored = await self._append(events, parsed.size, self._reading)
         self._reading.stored(len(parsed.items))
@@ -108,23 +127,26 @@ class Receiver:
 
     async def hook(self, request: Request) -> web.StreamResponse:
         """`POST /v1/hooks/{name}`."""
+        sender = self._senders.of(request.headers)
         name = request.path.rpartition("/")[2]
         form = self._hooks.get(name)
         if form is None:
             raise Problem(404, f"no hook is called {name[:100]}; hooks are in the configuration")
-        return await self._take(form, request)
+        return await self._take(form, request, sender)
 
     def _handler(self, form: Format) -> Handler:
         async def handle(request: Request) -> web.StreamResponse:
-            return await self._take(form, request)
+            return await self._take(form, request, self._senders.of(request.headers))
 
         return handle
 
-    async def _take(self, form: Format, request: Request) -> web.StreamResponse:
+    async def _take(self, form: Format, request: Request, sender: Sender) -> web.StreamResponse:
         """A format that may have alerts, readings or both."""
         counted = self._outcomes[form.source]
-        chosen = _chosen_key(request)
+        chosen = _chosen_key(request, sender)
         parsed = await self._parsed(request, form.reader, counted, LARGE_FOREIGN)
+        if sender.rate is not None:
+            await self._pay(sender, parsed, counted, 429 if form.patient else 503)
         made = await self._made(parsed, chosen, counted)
         told = [(n, item) for n, (_, item) in enumerate(parsed.items) if isinstance(item, Event)]
         events = [event for _, event in told]
@@ -141,7 +163,7 @@ class Receiver:
         status, body = answers.batch(parsed.rejected, placed + stored[len(events) :], readings)
         return _answer(request, *answers.as_alertmanager(body) if form.strict else (status, body))
 
-    async def _made(self, parsed: Parsed[Any], chosen: str | None, counted: Outcomes) -> list[Event]:
+    async def _made(self, parsed: Parsed[Any], chosen: _Chosen | None, counted: Outcomes) -> list[Event]:
         """The alerts that rules make of the readings."""
         readings = [item for _, item in parsed.items if isinstance(item, Reading)]
         made = await self._evaluate(readings, counted)
@@ -209,6 +231,20 @@ class Receiver:
     def _too_large(self) -> Problem:
         return Problem(413, f"the body is larger than {self._max_body} bytes (ingest.max_body)")
 
+    async def _pay(self, sender: Sender, parsed: Parsed[Any], counted: Outcomes, status: int = 429) -> None:
+        """Go on only while the sender keeps to its rate; what is invalid costs nothing."""
+        if not parsed.items:
+            return
+        try:
+            wait = await self._spender.spend(sender, len(parsed.items))
+        except Unavailable as fault:
+            counted.refused(len(parsed.items))
+            raise _unavailable(fault) from None
+        if wait:
+            counted.refused(len(parsed.items))
+            detail = f"{sender.name} sends more than its rate, {sender.rate}"
+            raise Problem(status, detail, headers={"Retry-After": str(ceil(wait))})
+
     async def _evaluate(self, readings: list[Reading], counted: Outcomes) -> list[list[Event]]:
         try:
             return await self._evaluator.submit(readings) if readings else []
@@ -236,7 +272,7 @@ class Receiver:
         return stored
 
 
-def _chosen_key(request: Request) -> str | None:
+def _chosen_key(request: Request, sender: Sender) -> _Chosen | None:
     told = request.headers.getall(_IDEMPOTENCY_KEY, None)
     if told is None:
         return None
@@ -245,7 +281,7 @@ def _chosen_key(request: Request) -> str | None:
     value = told[0].strip()
     if not value or len(value) > LONGEST_KEY or not value.isprintable():
         raise Problem(400, f"{_IDEMPOTENCY_KEY} has to be 1 to {LONGEST_KEY} printable characters")
-    return value
+    return sender.name, value
 
 
 def _places(parsed: Parsed[Any]) -> Sequence[int | str | None]:
@@ -260,9 +296,9 @@ def _places(parsed: Parsed[Any]) -> Sequence[int | str | None]:
     return places
 
 
-def _keyed(event: Event, chosen: str, place: int | str | None, rule: str | None = None) -> Event:
+def _keyed(event: Event, chosen: _Chosen, place: int | str | None, rule: str | None = None) -> Event:
     resolved = event.alert.status is Status.RESOLVED
-    return structs.replace(event, key=identity.idempotency_key(ANONYMOUS, chosen, place, rule, resolved))
+    return structs.replace(event, key=identity.idempotency_key(*chosen, place, rule, resolved))
 
 
 def _single(request: Request, stored: Stored) -> web.StreamResponse:

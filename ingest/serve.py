@@ -25,6 +25,8 @@ from ingest.event import Event, Reading, Unavailable
 from ingest.metrics import Metrics
 from ingest.receive import ROUTES, Receiver
 from ingest.route import Router
+from ingest.senders import Sender, Senders
+from ingest.spend import Spender
 
 QUIET = 5.0  # seconds between two log lines about Redis
 GRACE = 10.0  # seconds for requests under way at the end
@@ -33,9 +35,12 @@ log = Log("ingest")
 
 
 class _Absent:
-    """Stands in for append and evaluate until Redis has been seen."""
+    """Stands in for append, evaluate and spend until Redis has been seen."""
 
     async def submit(self, items: list[Event] | list[Reading], size: int = 0) -> NoReturn:
+        raise Unavailable("Redis has not answered yet")
+
+    async def spend(self, sender: Sender, alerts: int) -> NoReturn:
         raise Unavailable("Redis has not answered yet")
 
 
@@ -46,16 +51,18 @@ class Service:
         self._settings = settings
         blocking = 0.0 if self._durability == "written" else settings.ingest.durability_timeout
         self._redis: Redis = connect.client(settings.redis, blocking=blocking)
-        self._wires = Wire(self._redis), Wire(self._redis)  # the evaluators', the appenders'
+        # the evaluators', the appenders', the spenders'
+        self._wires = Wire(self._redis), Wire(self._redis), Wire(self._redis)
         self._evaluator: Evaluator | None = None
         self._appender: Appender | None = None
+        self._spender: Spender | None = None
         self._cluster = False
         self.draining = False
         self._told = float("-inf")  # when the log last heard of trouble
         absent = _Absent()
         self.metrics = Metrics((*ROUTES, *PROBES))
         self.site = Site(
-            Receiver(settings.ingest, absent, absent, self.metrics, hooks=settings.hooks).routes(),
+            self._receiver(settings, absent, absent, absent).routes(),
             ready=self._why_not_ready,
             registry=self.metrics.registry,
             observe=self.metrics.request,
@@ -73,6 +80,8 @@ class Service:
             await self._evaluator.close()
         if self._appender is not None:
             await self._appender.close()
+        if self._spender is not None:
+            await self._spender.close()
         await self._redis.aclose()
 
     @property
@@ -94,8 +103,9 @@ class Service:
 
     def _use(self, settings: Settings) -> None:
         """Make all steps anew; a request that has begun goes through all of the old ones."""
-        evaluate, append = self._wires
+        evaluate, append, spend = self._wires
         evaluator = Evaluator(self._redis, settings, troubled=self._troubled, wire=evaluate)
+        spender = Spender(self._redis, settings, troubled=self._troubled, wire=spend)
         appender = Appender(
             self._redis,
             settings,
@@ -105,9 +115,27 @@ class Service:
             troubled=self._troubled,
             wire=append,
         )
-        steps = Receiver(settings.ingest, appender, evaluator, self.metrics, hooks=settings.hooks)
-        self._settings, self._evaluator, self._appender = settings, evaluator, appender
+        steps = self._receiver(settings, appender, evaluator, spender)
+        self._settings, self._spender = settings, spender
+        self._evaluator, self._appender = evaluator, appender
         self.site.replace(steps.routes())
+
+    def _receiver(
+        self,
+        settings: Settings,
+        appender: Appender | _Absent,
+        evaluator: Evaluator | _Absent,
+        spender: Spender | _Absent,
+    ) -> Receiver:
+        return Receiver(
+            settings.ingest,
+            appender,
+            evaluator,
+            spender,
+            self.metrics,
+            hooks=settings.hooks,
+            senders=Senders(settings.tokens),
+        )
 
     def _troubled(self, kind: Kind) -> None:
         """Every error is counted, and one in `QUIET` seconds told."""

@@ -12,6 +12,7 @@ from common.settings import Ingest
 from ingest.event import Event, Reading, Stored
 from ingest.metrics import Metrics
 from ingest.receive import ROUTES, Receiver
+from tests.support.ingest import Memory
 
 LOST = {"host": "h", "name": "lost"}
 PLACED = {"host": "h", "name": "placed"}
@@ -39,7 +40,7 @@ async def metrics() -> Metrics:
 
 @pytest.fixture
 async def url(metrics: Metrics) -> AsyncIterator[str]:
-    receiver = Receiver(Ingest(), Routing(), NoRules(), metrics)
+    receiver = Receiver(Ingest(), Routing(), NoRules(), Memory().spender(), metrics)
     site = Site(receiver.routes(), ready=lambda: None, registry=metrics.registry)
     server = await serve(site, "127.0.0.1:0", setting="ingest.listen")
     yield f"http://{server.address}/v1/alerts"

@@ -19,25 +19,13 @@ from common.settings import Ingest
 from common.units import Size
 from ingest.metrics import Metrics
 from tests.support.ingest import Served, served
+from tests.support.raw import Reply, Wire
 
 ALERT = {"host": "web-1", "name": "disk-full", "timestamp": 1_772_439_277}
 READING = b'{"host":"node-01","metric":"cpu","value":1.5,"timestamp":1772439270}'
 JSON = {"Content-Type": "application/json"}
 LINES = {"Content-Type": "application/x-ndjson"}
 SMALL = Ingest(max_body=Size(100_000), max_alert=Size(50_000))
-
-
-class Reply:
-    """An answer, read."""
-
-    def __init__(self, status: int, headers: Any, raw: bytes) -> None:
-        self.status = status
-        self.headers = headers
-        self.raw = raw
-
-    @property
-    def json(self) -> Any:
-        return json.loads(self.raw)
 
 
 Post = Callable[..., Any]
@@ -57,7 +45,7 @@ async def post(site: Served) -> AsyncIterator[Post]:
         async def send(path: str, body: Any, headers: Any = JSON, method: str = "POST") -> Reply:
             raw = body if isinstance(body, bytes) or body is None else json.dumps(body).encode()
             async with session.request(method, site.url + path, data=raw, headers=headers) as answer:
-                return Reply(answer.status, answer.headers, await answer.read())
+                return Reply(answer.status, dict(answer.headers), await answer.read())
 
         yield send
 
@@ -270,35 +258,10 @@ def test_every_label_value_exists_from_the_start() -> None:
     assert 'redispatch_redis_unsafe{kind="no_aof"} 0.0' in text
 
 
-class Wire:
-    """A connection on which bytes are what they are."""
-
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self.reader = reader
-        self.writer = writer
-
-    def send(self, *parts: bytes) -> None:
-        self.writer.write(b"".join(parts))
-
-    async def reply(self) -> Reply:
-        async with asyncio.timeout(5):
-            head = (await self.reader.readuntil(b"\r\n\r\n")).decode().split("\r\n")
-            headers = dict(line.split(": ", 1) for line in head[1:] if line)
-            raw = await self.reader.readexactly(int(headers.get("Content-Length", 0)))
-        return Reply(int(head[0].split()[1]), headers, raw)
-
-    async def closed(self) -> bool:
-        async with asyncio.timeout(5):
-            return await self.reader.read() == b""
-
-
 @pytest.fixture
 async def wire(site: Served) -> AsyncIterator[Wire]:
-    host, _, port = site.address.rpartition(":")
-    made = Wire(*await asyncio.open_connection(host, int(port)))
-    yield made
-    made.writer.close()
-    await asyncio.wait([asyncio.create_task(made.writer.wait_closed())])
+    async with Wire(site.address) as made:
+        yield made
 
 
 def head(path: str = "/v1/readings", length: int | None = len(READING), *more: str) -> bytes:
@@ -407,12 +370,10 @@ async def test_old_and_closing_clients_are_answered(site: Served, wire: Wire) ->
     reply = await wire.reply()
     assert (reply.status, reply.headers["Connection"]) == (201, "close")
     assert await wire.closed()
-    host, _, port = site.address.rpartition(":")
-    old = Wire(*await asyncio.open_connection(host, int(port)))
-    old.send(head().replace(b"HTTP/1.1", b"HTTP/1.0"), READING)
-    assert (await old.reply()).status == 201
-    assert await old.closed()
-    old.writer.close()
+    async with Wire(site.address) as old:
+        old.send(head().replace(b"HTTP/1.1", b"HTTP/1.0"), READING)
+        assert (await old.reply()).status == 201
+        assert await old.closed()
 
 
 async def test_pipelined_requests_are_answered_in_order(wire: Wire) -> None:

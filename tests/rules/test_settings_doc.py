@@ -34,6 +34,7 @@ def test_the_example_needs_its_variables() -> None:
     with pytest.raises(ConfigError) as caught:
         load(str(ROOT / "docs/example.yaml"), {}, kinds)
     assert [fault.message for fault in caught.value.faults] == [
+        "the environment variable AGENTS_TOKEN_SHA256 is not set",
         "the environment variable PAGER_SECRET is not set",
         "the environment variable ARCHIVE_SECRET is not set",
         "the environment variable SLACK_URL is not set",
@@ -43,7 +44,12 @@ def test_the_example_needs_its_variables() -> None:
 def test_the_example_is_valid() -> None:
     settings = load(
         str(ROOT / "docs/example.yaml"),
-        {"PAGER_SECRET": SECRET, "ARCHIVE_SECRET": SECRET, "SLACK_URL": SLACK},
+        {
+            "AGENTS_TOKEN_SHA256": "5" * 64,
+            "PAGER_SECRET": SECRET,
+            "ARCHIVE_SECRET": SECRET,
+            "SLACK_URL": SLACK,
+        },
         kinds,
     )
     assert list(warnings(settings)) == []

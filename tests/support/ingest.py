@@ -7,11 +7,12 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
 from common.http import PROBES, Site, serve
-from common.settings import Hook, Ingest, Rule
+from common.settings import Hook, Ingest, Rule, Token
 from ingest.event import Event, Reading, Stored, Unavailable
 from ingest.metrics import Metrics
 from ingest.receive import ROUTES, Receiver
 from ingest.rules import Rules
+from ingest.senders import Sender, Senders
 
 NOW = 1_772_439_300_000
 RULES = Rules(
@@ -20,11 +21,16 @@ RULES = Rules(
 
 
 class Memory:
-    """Appender and evaluator in one. `down` refuses; `hold` is waited for; what was stored is in `events`."""
+    """All that lies behind, in one. `down` refuses; `hold` is waited for; what was stored is in `events`.
+
+    `wait` is what senders with a rate are told; what they paid for is in `spent`.
+    """
 
     def __init__(self) -> None:
         self.events: list[Event] = []
         self.readings: list[Reading] = []
+        self.spent: list[tuple[str, int]] = []
+        self.wait = 0.0
         self.down = False
         self.broken = False
         self.hold: asyncio.Event | None = None
@@ -39,8 +45,12 @@ class Memory:
         """For a Receiver."""
         return _Evaluator(self)
 
+    def spender(self) -> _Spender:
+        """For a Receiver."""
+        return _Spender(self)
+
     async def take(self) -> None:
-        """What both do first."""
+        """What appender and evaluator do first."""
         self.begun.set()
         if self.hold is not None:
             await self.hold.wait()
@@ -48,6 +58,17 @@ class Memory:
             raise RuntimeError("secret details")
         if self.down:
             raise Unavailable("Redis is away", retry_after=3)
+
+
+class _Spender:
+    def __init__(self, memory: Memory) -> None:
+        self._memory = memory
+
+    async def spend(self, sender: Sender, alerts: int) -> float:
+        if self._memory.down:
+            raise Unavailable("Redis is away", retry_after=3)
+        self._memory.spent.append((sender.name, alerts))
+        return self._memory.wait
 
 
 class _Appender:
@@ -101,13 +122,12 @@ class Served:
 
 @asynccontextmanager
 async def served(
-    settings: Ingest, patience: float = 10.0, hooks: Sequence[Hook] = ()
+    settings: Ingest, patience: float = 10.0, hooks: Sequence[Hook] = (), tokens: Sequence[Token] = ()
 ) -> AsyncIterator[Served]:
     """Ingest on a free port, at a clock that stands still."""
     memory, metrics = Memory(), Metrics((*ROUTES, *PROBES))
-    receiver = Receiver(
-        settings, memory.appender(), memory.evaluator(), metrics, lambda: NOW, patience, hooks
-    )
+    steps = memory.appender(), memory.evaluator(), memory.spender()
+    receiver = Receiver(settings, *steps, metrics, lambda: NOW, patience, hooks, Senders(tokens))
     made = Served(memory, metrics)
     site = Site(
         receiver.routes(),

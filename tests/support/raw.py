@@ -1,12 +1,14 @@
-"""A raw HTTP server on loopback for what a decent server never does: it hands each request to a handler that
-writes bytes, hangs, or breaks the connection as it likes."""
+"""Raw HTTP on loopback. A server for what a decent one never does: it hands each request to a handler that
+writes bytes, hangs, or breaks the connection as it likes. A client for the same."""
 
 from __future__ import annotations
 
 import asyncio
+import json
+import ssl
 from collections.abc import Awaitable, Callable
 from types import TracebackType
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 
 class RawRequest(NamedTuple):
@@ -90,3 +92,54 @@ def answering(raw: bytes) -> Handler:
         await writer.drain()
 
     return handle
+
+
+class Reply(NamedTuple):
+    """An answer, read from the wire; headers by their names as they were sent."""
+
+    status: int
+    headers: dict[str, str]
+    raw: bytes
+
+    @property
+    def json(self) -> Any:
+        """Its body."""
+        return json.loads(self.raw)
+
+
+class Wire:
+    """A client's connection on which bytes are what they are: `async with Wire("127.0.0.1:80") as wire`."""
+
+    def __init__(self, address: str, tls: ssl.SSLContext | None = None) -> None:
+        self._address = address
+        self._tls = tls
+        self.reader: asyncio.StreamReader
+        self.writer: asyncio.StreamWriter
+
+    async def __aenter__(self) -> Self:
+        host, _, port = self._address.rpartition(":")
+        self.reader, self.writer = await asyncio.open_connection(host, int(port), ssl=self._tls)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, fault: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.writer.transport.abort()
+        await asyncio.wait([asyncio.create_task(self.writer.wait_closed())])
+
+    def send(self, *parts: bytes) -> None:
+        """Write them at once."""
+        self.writer.write(b"".join(parts))
+
+    async def reply(self) -> Reply:
+        """The next answer."""
+        async with asyncio.timeout(5):
+            head = (await self.reader.readuntil(b"\r\n\r\n")).decode().split("\r\n")
+            headers = dict(line.split(": ", 1) for line in head[1:] if line)
+            raw = await self.reader.readexactly(int(headers.get("Content-Length", 0)))
+        return Reply(int(head[0].split()[1]), headers, raw)
+
+    async def closed(self) -> bool:
+        """Whether the server ends the connection, with nothing before."""
+        async with asyncio.timeout(5):
+            return await self.reader.read() == b""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 from contextlib import suppress
 from pathlib import Path
@@ -154,12 +155,40 @@ def test_what_fits(config: Path, text: str) -> None:
     assert faults(config, text) == []
 
 
+HASH, NOTHING = (hashlib.sha256(text).hexdigest() for text in (b"t", b""))
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (f"tokens: [{{name: a, sha256: '{HASH}', rate: 5/s}}]", []),
+        (f"tokens: [{{name: a, sha256: '{HASH.upper()}'}}]\ningest: {{listen: '0.0.0.0:80'}}", []),
+        ("tokens: [{name: a, sha256: 'the token itself'}]", ["tokens[0].sha256: expected 64 hexadecimal"]),
+        (f"tokens: [{{name: a, sha256: '{HASH[1:]}'}}]", ["tokens[0].sha256: expected 64 hexadecimal"]),
+        (f"tokens: [{{name: a, sha256: '{NOTHING}'}}]", ["tokens[0].sha256: is the hash of nothing"]),
+        (
+            f"tokens: [{{name: a, sha256: '{HASH}'}}, {{name: a, sha256: '{HASH.upper()}'}}]",
+            ["tokens[1].name: a is the name of tokens[0], too", "tokens[1].sha256: is the token of a, too"],
+        ),
+        (f"tokens: [{{name: anonymous, sha256: '{HASH}'}}]", ["tokens[0].name: anonymous is reserved"]),
+        (
+            f"tokens: [{{name: a, sha256: '{HASH}'}}]\ningest: {{allow_anonymous: true}}",
+            ["ingest.allow_anonymous: contradicts tokens"],
+        ),
+    ],
+)
+def test_tokens(config: Path, text: str, expected: list[str]) -> None:
+    told = sorted(faults(config, text))
+    assert len(told) == len(expected)
+    assert all(line.startswith(start) for line, start in zip(told, expected, strict=True)), told
+    assert not any("the token itself" in line or HASH[1:] in line for line in told)
+
+
 @pytest.mark.parametrize(
     ("text", "path"),
     [
         ("objects: {}", "objects"),
         ("objects: {url: 's3://x'}", "objects"),
-        ("tokens: [{name: a, sha256: x}]", "tokens"),
         ("ingest: {workers: 2}", "ingest.workers"),
         ("redis: {url: 'redis+sentinel://h1:26379,h2:26379/master/0'}", "redis.url"),
         ("redis: {url: 'redis+cluster://h1:7000,h2:7000'}", "redis.url"),
