@@ -20,6 +20,7 @@ from common.snapshot import Ledger, Snapshot
 from common.states import MEANING, TABLE, Event, State
 from dispatcher.measure import Queues
 from dispatcher.metrics import Metrics as DispatcherMetrics
+from ingest import receipt
 from ingest.metrics import Metrics as IngestMetrics
 from ingest.receive import ROUTES
 
@@ -176,7 +177,7 @@ def header(text: str) -> list[str]:
 
 def metrics() -> str:
     """`metrics.md`: a table per service, and one for what both look at."""
-    ingest = IngestMetrics((*ROUTES, *PROBES)).registry
+    ingest = IngestMetrics((*ROUTES, receipt.ROUTE, *PROBES)).registry
     dispatcher = DispatcherMetrics(["pager"]).registry
     queue = CollectorRegistry()
     queues = Queues(queue)

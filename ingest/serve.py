@@ -7,22 +7,25 @@ is Unstartable.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from typing import NoReturn
 
 from redis.asyncio import Redis
 
 from common import connect
-from common.http import PROBES, Site, serve
+from common.http import PROBES, Handler, Site, serve
 from common.log import Log
 from common.reload import Watch
 from common.service import calm_collector, reach
 from common.settings import Settings
 from common.trouble import Kind
 from common.wire import Wire
+from ingest import receipt
 from ingest.append import Appender
 from ingest.evaluate import Evaluator
 from ingest.event import Event, Reading, Unavailable
 from ingest.metrics import Metrics
+from ingest.receipt import Receipts
 from ingest.receive import ROUTES, Receiver
 from ingest.route import Router
 from ingest.senders import Sender, Senders
@@ -53,6 +56,7 @@ class Service:
         self._redis: Redis = connect.client(settings.redis, blocking=blocking)
         # the evaluators', the appenders', the spenders'
         self._wires = Wire(self._redis), Wire(self._redis), Wire(self._redis)
+        self._reading = Wire(self._redis)  # receipts do not wait for what is stored, nor the other way round
         self._evaluator: Evaluator | None = None
         self._appender: Appender | None = None
         self._spender: Spender | None = None
@@ -60,9 +64,9 @@ class Service:
         self.draining = False
         self._told = float("-inf")  # when the log last heard of trouble
         absent = _Absent()
-        self.metrics = Metrics((*ROUTES, *PROBES))
+        self.metrics = Metrics((*ROUTES, receipt.ROUTE, *PROBES))
         self.site = Site(
-            self._receiver(settings, absent, absent, absent).routes(),
+            self._routes(self._receiver(settings, absent, absent, absent)),
             ready=self._why_not_ready,
             registry=self.metrics.registry,
             observe=self.metrics.request,
@@ -82,6 +86,7 @@ class Service:
             await self._appender.close()
         if self._spender is not None:
             await self._spender.close()
+        await self._reading.close()
         await self._redis.aclose()
 
     @property
@@ -118,7 +123,13 @@ class Service:
         steps = self._receiver(settings, appender, evaluator, spender)
         self._settings, self._spender = settings, spender
         self._evaluator, self._appender = evaluator, appender
-        self.site.replace(steps.routes())
+        self.site.replace(self._routes(steps))
+
+    def _routes(self, steps: Receiver) -> dict[str, Mapping[str, Handler]]:
+        names = [destination.name for destination in self._settings.destinations]
+        receipts = Receipts(self._reading, self._settings.redis.namespace, names, self._troubled)
+        guarded = Senders(self._settings.tokens).guard(receipts.receipt)
+        return {**steps.routes(), receipt.ROUTE: {"GET": guarded}}
 
     def _receiver(
         self,
