@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import Counter
 from collections.abc import Callable
 
 from common.snapshot import Snapshot
-from tests.support.fleet import AT, Fleet, Fleets, Running
+from tests.support.fleet import AT, Fleet, Fleets, Running, eventually
 from tests.support.receiver import Answer, Receiver, Request
 from tests.support.servers import Server
 
@@ -72,18 +73,22 @@ async def test_a_destination_that_is_gone_keeps_its_deliveries_until_resume(
     assert seen.gate["reason"] == "HTTP 410"
     seen = await fleet.wait_snapshot(lambda seen: seen.in_flight == 0, "all handed back")
     more = await fleet.post(ingest, 3)
-    sent = len(receiver.requests)
-    assert sent <= 8
+    await fleet.wait_snapshot(lambda seen: seen.depth == 11, "all of them behind it")
+    refused = Counter(request.id for request in receiver.requests)
+    assert set(refused.values()) == {1}
     receiver.default = Answer()
     valkey.cli("DEL", AT.gate)
-    # Two have spent an attempt and wait for hours, as far as can be told (full jitter).
-    await receiver.wait_answered(sent + 9)
-    assert len(receiver.accepted) == 9
-    assert set(receiver.accepted) <= {*posted, *more}
-    seen = await fleet.wait_snapshot(lambda seen: seen.depth == 2, "the two")
-    assert seen.dead_letters == 0
-    assert await metrics(dispatchers, "redispatch_attempts_total", outcome="gone") == sent
-    assert await metrics(dispatchers, "redispatch_retries_total", reason="gone") == sent
+    # Those before the third have spent an attempt: up to two, as settlements come together, and they wait for
+    # up to ten hours (full jitter).
+    await eventually(lambda: len(receiver.accepted) >= 9, "all but two")
+    seen = await fleet.wait_snapshot(lambda seen: seen.depth == 11 - len(receiver.accepted), "the rest")
+    assert (seen.dead_letters, seen.in_flight) == (0, 0)
+    spent = {*posted, *more} - set(receiver.accepted)
+    assert len(spent) <= 2
+    assert spent <= set(refused)
+    assert set(receiver.accepted.values()) == {1}
+    assert await metrics(dispatchers, "redispatch_attempts_total", outcome="gone") == len(refused)
+    assert await metrics(dispatchers, "redispatch_retries_total", reason="gone") == len(refused)
 
 
 async def test_retry_after_is_heeded_by_all_and_costs_no_attempt(
@@ -104,8 +109,9 @@ async def test_retry_after_is_heeded_by_all_and_costs_no_attempt(
     seen = await fleet.wait_snapshot(is_in("throttled"), "a closed gate")
     more = await fleet.post(ingest, 5)
     await receiver.wait_ids({*posted, *more}, 30)
-    later = [request.at for request in receiver.requests if request.at * 1000 > int(seen.gate["opened_at"])]
-    assert all(at * 1000 >= int(seen.gate["until"]) for at in later)
+    # Of those before, some may have been on their way when it closed.
+    held = [request.at for request in receiver.requests if request.id in more]
+    assert min(held) * 1000 >= int(seen.gate["until"])
     await fleet.settled()
     assert {request.json()["data"]["attempt"] for request in receiver.requests} == {1}
 
