@@ -24,6 +24,7 @@ from ingest import answers, identity, inflate, parse
 from ingest.event import Event, Reading, Source, Stored, Unavailable
 from ingest.formats.bodies import BadBody, Parsed, Reader
 from ingest.formats.hook import Mapped
+from ingest.inflate import Inflate
 from ingest.metrics import Metrics, Outcomes
 from ingest.parse import FORMATS, Format
 from ingest.senders import OPEN, Sender, Senders
@@ -182,12 +183,12 @@ class Receiver:
     ) -> Parsed[T]:
         try:
             read = reader(request.headers)
-            encoding = request.headers.get(hdrs.CONTENT_ENCODING)
+            packed = inflate.encoding(request.headers)
             body = await self._body(request)
-            if encoding is None and len(body) <= large:
+            if packed is None and len(body) <= large:
                 parsed = read(body, self._clock(), self._max_alert)
             else:
-                parsed = await asyncio.to_thread(self._decoded, body, encoding, read)
+                parsed = await asyncio.to_thread(self._decoded, body, packed, read)
         except BadBody as fault:
             accepts = {"Accept-Encoding": inflate.SUPPORTED} if fault.status == 415 else None
             raise Problem(fault.status, fault.detail, headers=accepts) from None
@@ -196,8 +197,8 @@ class Receiver:
             answers.refuse_all_invalid(parsed)
         return parsed
 
-    def _decoded(self, body: bytes, encoding: str | None, read: Reader[T]) -> Parsed[T]:
-        plain = inflate.inflate(body, encoding, self._max_body)
+    def _decoded(self, body: bytes, packed: Inflate | None, read: Reader[T]) -> Parsed[T]:
+        plain = body if packed is None else packed(body, self._max_body)
         return read(plain, self._clock(), self._max_alert)
 
     async def _body(self, request: Request) -> bytes:
@@ -311,10 +312,10 @@ def _answer(request: Request, status: int, told: answers.Batch) -> web.StreamRes
 
 def _go_on(request: Request) -> None:
     """Answer `Expect: 100-continue`, which senders of larger bodies wait for."""
-    expected = request.headers.get(hdrs.EXPECT)
-    if expected is None:
+    expected = request.headers.getall(hdrs.EXPECT, ())
+    if not expected:
         return
-    if expected.lower() != "100-continue":
+    if any(value.lower() != "100-continue" for value in expected):
         raise Problem(417, "only 100-continue can be expected")
     if request.transport is not None:
         request.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")

@@ -25,6 +25,10 @@ ALERT = {"host": "web-1", "name": "disk-full", "timestamp": 1_772_439_277}
 READING = b'{"host":"node-01","metric":"cpu","value":1.5,"timestamp":1772439270}'
 JSON = {"Content-Type": "application/json"}
 LINES = {"Content-Type": "application/x-ndjson"}
+ZSTD = bytes.fromhex(  # of READING
+    "28b52ffd20442102007b22686f7374223a226e6f64652d3031222c226d6574726963223a2263"
+    "7075222c2276616c7565223a312e352c2274696d657374616d70223a313737323433393237307d"
+)
 SMALL = Ingest(max_body=Size(100_000), max_alert=Size(50_000))
 
 
@@ -196,7 +200,16 @@ async def test_repeated_idempotency_keys_must_agree(post: Post) -> None:
         ({**JSON, "Content-Encoding": "deflate"}, zlib.compress(READING), 201),
         ({**JSON, "Content-Encoding": "deflate"}, zlib.compress(READING)[2:-4], 201),
         ({**JSON, "Content-Encoding": "deflate"}, gzip.compress(READING), 400),
-        ({**JSON, "Content-Encoding": "zstd"}, b"garbage", 415),
+        ({**JSON, "Content-Encoding": "zstd"}, ZSTD, 201),
+        ({**JSON, "Content-Encoding": "ZSTD"}, ZSTD, 201),
+        ({**JSON, "Content-Encoding": "zstd"}, ZSTD[:-1], 400),
+        ({**JSON, "Content-Encoding": "zstd"}, b"garbage", 400),
+        ({**JSON, "Content-Encoding": "gzip, gzip"}, gzip.compress(gzip.compress(READING)), 415),
+        (
+            [*JSON.items(), ("Content-Encoding", "gzip"), ("Content-Encoding", "zstd")],
+            gzip.compress(READING),
+            415,
+        ),
         ({**JSON, "Content-Encoding": "snappy"}, b"garbage", 415),
     ],
 )
@@ -358,6 +371,18 @@ async def test_a_sender_that_asks_first_is_told_to_go_on(wire: Wire) -> None:
     assert (await wire.reply()).status == 100
     wire.send(READING)
     assert (await wire.reply()).status == 201
+
+
+@pytest.mark.parametrize("header", ["Content-Encoding: br", "Content-Type: text/html", "Expect: miracles"])
+async def test_a_sender_that_asks_is_told_what_will_not_do_before_it_sends(wire: Wire, header: str) -> None:
+    asked = head("/v1/readings", len(READING), "Expect: 100-continue", header)
+    if "Type" in header:
+        asked = asked.replace(b"Content-Type: application/json\r\n", b"")
+    wire.send(asked)
+    reply = await wire.reply()
+    assert is_problem(reply, 417 if "Expect" in header else 415)
+    if "Encoding" in header:
+        assert reply.headers["Accept-Encoding"] == "gzip, deflate, zstd, identity"
 
 
 async def test_a_sender_that_asks_for_too_much_is_refused_at_once(wire: Wire) -> None:

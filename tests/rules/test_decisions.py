@@ -47,7 +47,7 @@ def test_the_list_is_complete() -> None:
 
 def names(requirements: list[str]) -> set[str]:
     """Of packages, without versions, extras and markers."""
-    return {re.split(r"[^\w-]", line, maxsplit=1)[0] for line in requirements}
+    return {re.split(r"[^\w.-]", line, maxsplit=1)[0] for line in requirements}
 
 
 def rows(text: str) -> list[list[str]]:
