@@ -255,8 +255,11 @@ class Server:
         await self._protocols.shutdown(1)
 
 
-async def serve(site: Site, listen: str, *, setting: str) -> Server:
-    """Listen on `address:port` (port 0: any); `setting` is its name. Raises CannotListen."""
+async def serve(site: Site, listen: str, *, setting: str, shared: bool = False) -> Server:
+    """Listen on `address:port` (port 0: any); `setting` is its name. Raises CannotListen.
+
+    `shared`: with others who do the same, each of whom gets some of the connections.
+    """
     try:
         address = Address.parse(listen)
     except ValueError as fault:
@@ -271,17 +274,19 @@ async def serve(site: Site, listen: str, *, setting: str) -> Server:
     )
     try:
         listener = await asyncio.get_running_loop().create_server(
-            protocols, address.host, address.port, backlog=1024
+            protocols, address.host, address.port, backlog=1024, reuse_port=shared or None
         )
     except OSError as fault:
-        raise CannotListen(f"can't listen on {listen} ({_reason(fault)}): see {setting}") from fault
+        raise cannot_listen(listen, setting, fault) from fault
     name = listener.sockets[0].getsockname()
     host = f"[{name[0]}]" if ":" in name[0] else name[0]
     return Server(site, listener, protocols, f"{host}:{name[1]}")
 
 
-def _reason(fault: OSError) -> str:
-    return (fault.strerror or str(fault)).rpartition(": ")[2].lower()
+def cannot_listen(listen: str, setting: str, fault: OSError) -> CannotListen:
+    """In a sentence for a person."""
+    reason = (fault.strerror or str(fault)).rpartition(": ")[2].lower()
+    return CannotListen(f"can't listen on {listen} ({reason}): see {setting}")
 
 
 class _WithoutNoise(logging.Filter):

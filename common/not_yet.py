@@ -19,8 +19,6 @@ def refuse(settings: Settings, root: Node, report: Report) -> None:
     """Report settings that are to come."""
     if "objects" in root.names:
         report.fault(("objects",), _TEXT)
-    if settings.ingest.workers > 1:
-        report.fault(("ingest", "workers"), f"more than 1 {_TEXT}; start more processes instead")
     scheme = settings.redis.url.partition("://")[0]
     if scheme in _SCHEMES:
         report.fault(("redis", "url"), f"{scheme}:// {_TEXT}")

@@ -11,17 +11,19 @@ import gc
 import signal
 import sys
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 
 import uvloop
+from msgspec import structs
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
 from common import connect, log
-from common.config import ConfigError, load_with_places
+from common.config import ConfigError, Loaded, load_with_places
 from common.http import CannotListen
 from common.kinds import Kinds
-from common.reload import Watch
+from common.reload import RESTART, Watch, keep
 from common.settings import Settings
 
 PATIENCE = 10.0  # seconds for Redis to come up beside us
@@ -34,21 +36,56 @@ class Unstartable(Exception):
     """The service can't do its work; the text says why and what to do."""
 
 
-def main(name: str, config_path: str | None, serve: Serve, kinds: Kinds | None = None) -> int:
-    """Load the configuration, serve until SIGTERM or SIGINT, and return the exit code."""
+@dataclass(frozen=True)
+class Start:
+    """What a process begins with: its configuration, and how that is read again."""
+
+    name: str
+    loaded: Loaded
+    read: Callable[[], Loaded]
+    kinds: Kinds | None
+
+    @property
+    def settings(self) -> Settings:
+        """Those of now."""
+        return self.loaded.settings
+
+    def later(self) -> Start:
+        """The same with the file as it is by now, if it can be used; what needs a restart stays as it is."""
+        try:
+            fresh = self.read()
+        except ConfigError:
+            return self  # and the watch will tell why
+        settings, _ = keep(self.settings, fresh.settings, RESTART[self.name])
+        return replace(self, loaded=structs.replace(fresh, settings=settings))
+
+    def live(self, serve: Serve) -> int:
+        """Serve until SIGTERM or SIGINT, and return the exit code."""
+        try:
+            hurry = asyncio.Event()
+            watch = Watch(self.name, self.loaded, self.read, self.kinds, hurry)
+            uvloop.run(_until_told(self.settings, serve, watch, hurry))
+        except (Unstartable, CannotListen) as fault:
+            return complain(self.name, str(fault))
+        return 0
+
+
+def begin(name: str, config_path: str | None, kinds: Kinds | None = None) -> Start | None:
+    """Load the configuration; None when it can't be used, and somebody was told."""
     read = partial(load_with_places, config_path, kinds=kinds)
     try:
         loaded = read()
     except ConfigError as fault:
-        return complain(name, f"the configuration can't be used\n{fault}")
+        complain(name, f"the configuration can't be used\n{fault}")
+        return None
     log.setup(name)
-    try:
-        hurry = asyncio.Event()
-        watch = Watch(name, loaded, read, kinds, hurry)
-        uvloop.run(_until_told(loaded.settings, serve, watch, hurry))
-    except (Unstartable, CannotListen) as fault:
-        return complain(name, str(fault))
-    return 0
+    return Start(name, loaded, read, kinds)
+
+
+def main(name: str, config_path: str | None, serve: Serve, kinds: Kinds | None = None) -> int:
+    """Load the configuration, serve until SIGTERM or SIGINT, and return the exit code."""
+    start = begin(name, config_path, kinds)
+    return 1 if start is None else start.live(serve)
 
 
 def told_config(name: str, words: Sequence[str] | None = None) -> str | None:

@@ -37,7 +37,7 @@ class Ingest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The HTTP service that takes alerts and readings."""
 
     listen: Annotated[str, Meta(description="address:port")] = "127.0.0.1:8080"
-    workers: Annotated[Count, Meta(description="processes on one machine")] = 1
+    workers: Annotated[Annotated[int, Meta(ge=1, le=256)], Meta(description="processes on one machine")] = 1
     max_body: Annotated[Size, Meta(description="bytes of one request, decompressed")] = Size(16 * 1024**2)
     max_alert: Annotated[Size, Meta(description="bytes of one alert or reading")] = Size(1024**2)
     inline_limit: Annotated[Size, Meta(description="a larger stored form goes to the object store")] = Size(

@@ -14,15 +14,13 @@ from typing import NamedTuple
 from prometheus_client import CollectorRegistry
 
 from common import keys as keys_page
-from common.http import PROBES
 from common.settings import Destination, Settings
 from common.snapshot import Ledger, Snapshot
 from common.states import MEANING, TABLE, Event, State
 from dispatcher.measure import Queues
 from dispatcher.metrics import Metrics as DispatcherMetrics
-from ingest import receipt
 from ingest.metrics import Metrics as IngestMetrics
-from ingest.receive import ROUTES
+from ingest.serve import PATHS
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGES = ("ingest", "dispatcher", "common", "ops")  # in the order of the way
@@ -177,7 +175,7 @@ def header(text: str) -> list[str]:
 
 def metrics() -> str:
     """`metrics.md`: a table per service, and one for what both look at."""
-    ingest = IngestMetrics((*ROUTES, receipt.ROUTE, *PROBES)).registry
+    ingest = IngestMetrics(PATHS).registry
     dispatcher = DispatcherMetrics(["pager"]).registry
     queue = CollectorRegistry()
     queues = Queues(queue)

@@ -3,14 +3,41 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 
-from common import service
-from ingest.serve import run
+from common import log, service
+from common.http import CannotListen
+from common.reserve import Reserved
+from common.shared import Table
+from ingest.metrics import Metrics
+from ingest.serve import PATHS, run
+from ingest.supervise import Supervisor
 
 
 def main(config_path: str | None = None) -> int:
-    """Serve, and return the exit code."""
-    return service.main("ingest", config_path, run)
+    """Serve, in one process or in several, and return the exit code."""
+    start = service.begin("ingest", config_path)
+    if start is None:
+        return 1
+    if start.settings.ingest.workers == 1:
+        return start.live(run)
+    try:
+        with Reserved(start.settings.ingest.listen, setting="ingest.listen") as reserved:
+            return _several(start, start.settings.ingest.workers, reserved.listen)
+    except CannotListen as fault:
+        return service.complain("ingest", str(fault))
+
+
+def _several(start: service.Start, workers: int, listen: str) -> int:
+    """The last row of numbers is the supervisor's own."""
+    table = Table(workers + 1)
+
+    def work(number: int, again: bool) -> int:
+        log.setup(f"ingest/{number}")
+        mine = start.later() if again else start
+        return mine.live(partial(run, row=table.row(number), listen=listen))
+
+    return Supervisor(work, workers, Metrics(PATHS, table.row(workers))).run()
 
 
 if __name__ == "__main__":

@@ -18,6 +18,7 @@ from common.log import Log
 from common.reload import Watch
 from common.service import calm_collector, reach
 from common.settings import Settings
+from common.shared import Row
 from common.trouble import Kind
 from common.wire import Wire
 from ingest import receipt
@@ -31,6 +32,7 @@ from ingest.route import Router
 from ingest.senders import Sender, Senders
 from ingest.spend import Spender
 
+PATHS = (*ROUTES, receipt.ROUTE, *PROBES)  # also the label `route` of metrics
 QUIET = 5.0  # seconds between two log lines about Redis
 GRACE = 10.0  # seconds for requests under way at the end
 
@@ -50,7 +52,7 @@ class _Absent:
 class Service:
     """The parts of one process, and in which state they are."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, row: Row | None = None) -> None:
         self._settings = settings
         blocking = 0.0 if self._durability == "written" else settings.ingest.durability_timeout
         self._redis: Redis = connect.client(settings.redis, blocking=blocking)
@@ -64,7 +66,8 @@ class Service:
         self.draining = False
         self._told = float("-inf")  # when the log last heard of trouble
         absent = _Absent()
-        self.metrics = Metrics((*ROUTES, receipt.ROUTE, *PROBES))
+        self.metrics = Metrics(PATHS, row)
+        self.metrics.begin()
         self.site = Site(
             self._routes(self._receiver(settings, absent, absent, absent)),
             ready=self._why_not_ready,
@@ -162,10 +165,23 @@ class Service:
         return None if self._appender is not None else "Redis has not answered yet"
 
 
-async def run(settings: Settings, stop: asyncio.Event, watch: Watch) -> None:
-    """Serve until `stop` is set. Raises Unstartable and CannotListen."""
-    service = Service(settings)
-    server = await serve(service.site, settings.ingest.listen, setting="ingest.listen")
+async def run(
+    settings: Settings,
+    stop: asyncio.Event,
+    watch: Watch,
+    row: Row | None = None,
+    listen: str | None = None,
+) -> None:
+    """Serve until `stop` is set. Raises Unstartable and CannotListen.
+
+    `row` and `listen`: one of several processes, which count in a table and share an address.
+    """
+    service = Service(settings, row)
+    if row is None:
+        service.metrics.workers.set(1)
+    _beat(service.metrics)
+    where, shared = listen or settings.ingest.listen, listen is not None
+    server = await serve(service.site, where, setting="ingest.listen", shared=shared)
     log.info("listening", address=server.address)
     try:
         await service.reach_redis(stop)
@@ -180,3 +196,9 @@ async def run(settings: Settings, stop: asyncio.Event, watch: Watch) -> None:
         log.info("stopping")
         await server.close(GRACE)
         await service.close()
+
+
+def _beat(metrics: Metrics) -> None:
+    """Every second, as long as the event loop runs."""
+    metrics.beat()
+    asyncio.get_running_loop().call_later(1.0, _beat, metrics)

@@ -189,7 +189,6 @@ def test_tokens(config: Path, text: str, expected: list[str]) -> None:
     [
         ("objects: {}", "objects"),
         ("objects: {url: 's3://x'}", "objects"),
-        ("ingest: {workers: 2}", "ingest.workers"),
         ("redis: {url: 'redis+sentinel://h1:26379,h2:26379/master/0'}", "redis.url"),
         ("redis: {url: 'redis+cluster://h1:7000,h2:7000'}", "redis.url"),
     ],

@@ -1,0 +1,61 @@
+"""The supervisor with workers that are made up: one stands still, one has a bug, one does not obey."""
+
+from __future__ import annotations
+
+import signal
+import sys
+
+from tests.support.processes import Process, Processes
+
+SCRIPT = """
+import os, signal, sys, time
+from common import log
+from common.shared import Table
+from ingest import supervise
+from ingest.metrics import Metrics
+
+log.setup("ingest")
+supervise.PATIENCE = 0.5
+table = Table(2)
+
+def work(number, again):
+    if again:
+        print("again", flush=True)
+        signal.pause()
+    {body}
+
+sys.exit(supervise.Supervisor(work, 1, Metrics([], table.row(1)), look=0.02).run())
+"""
+
+
+async def supervised(processes: Processes, body: str) -> Process:
+    return await processes.start(sys.executable, "-c", SCRIPT.format(body=body))
+
+
+async def test_one_that_stands_still_is_killed_and_started_again(processes: Processes) -> None:
+    process = await supervised(processes, 'Metrics([], table.row(0)).beat(); print("up"); time.sleep(60)')
+    await process.wait_line("worker_stuck")
+    await process.wait_line('"how":"SIGKILL"')
+    await process.wait_line("again")
+
+
+async def test_a_bug_is_told_and_ends_only_the_worker(processes: Processes) -> None:
+    process = await supervised(processes, 'raise RuntimeError("oh")')
+    assert "RuntimeError: oh" in await process.wait_line("worker_broke")
+    await process.wait_line('"how":"exit code 70"')
+    await process.wait_line("again")
+    assert await process.stop() == 0
+
+
+async def test_one_that_says_it_cannot_work_ends_all(processes: Processes) -> None:
+    process = await supervised(processes, "return 1")
+    assert await process.wait_exit() == 1
+    assert process.err == []
+
+
+async def test_one_that_does_not_obey_is_killed_in_the_end(processes: Processes) -> None:
+    body = 'signal.signal(signal.SIGTERM, signal.SIG_IGN); print("deaf", flush=True); time.sleep(60)'
+    process = await supervised(processes, body)
+    await process.wait_line("deaf")
+    process.signal(signal.SIGTERM)
+    assert await process.wait_exit() == 1
