@@ -65,14 +65,15 @@ def notices(told: list[Episode]) -> list[Notice]:
     found: list[Notice] = []
     begins = FIRST
     for episode in told:
+        over = begins + episode.lasts + min(episode.behind)  # what begins after that is another episode
         for behind, restarts in zip(episode.behind, episode.restarts, strict=True):
             began, ended = begins + behind, begins + behind + episode.lasts
-            found += [
-                Notice(at, began if at < began + restarts else began + restarts, None)
-                for at in range(began, ended, 30_000)
+            renewed = began + restarts if began + restarts < over else ended
+            firings = [
+                Notice(at, began if at < renewed else renewed, None) for at in range(began, ended, 30_000)
             ]
-            start = began if restarts >= episode.lasts else began + restarts
-            found += [Notice(ended + 1 + n, start, ended) for n in range(3)]
+            start = firings[-1].start  # none ends what it has not said to fire
+            found += [*firings, *(Notice(ended + 1 + n, start, ended) for n in range(3))]
         begins += episode.lasts + max(episode.behind) + GAP
     return sorted(found, key=lambda notice: notice.at)
 
