@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from math import ceil
 from typing import Any, Protocol, TypeAlias, TypeVar
 
@@ -32,7 +32,6 @@ from ingest.senders import OPEN, Sender, Senders
 T = TypeVar("T")
 _Reader: TypeAlias = Callable[[MultiMapping[str]], Reader[T]]
 HOOKS = "/v1/hooks"
-ROUTES = ("/v1/alerts", "/v1/readings", *FORMATS, HOOKS + NAMED)
 PATIENCE = 10.0  # seconds for a body to arrive
 LARGE = 131_072  # bytes whose parsing would hold up others for a millisecond or more
 LARGE_FOREIGN = 16_384  # the same where more is done with each item
@@ -89,10 +88,15 @@ class Receiver:
         self._patience = patience
         self._hooks = {hook.name: Format(Source.HOOK, Mapped(hook).reader) for hook in hooks}
 
-    def routes(self) -> dict[str, Mapping[str, Handler]]:
-        """Path, method, handler."""
-        handlers = (self.alerts, self.readings, *map(self._handler, FORMATS.values()), self.hook)
-        return {path: {"POST": handler} for path, handler in zip(ROUTES, handlers, strict=True)}
+    def handlers(self) -> dict[str, Handler]:
+        """By path; each is for POST."""
+        formats = {path: self._handler(form) for path, form in FORMATS.items()}
+        return {
+            "/v1/alerts": self.alerts,
+            "/v1/readings": self.readings,
+            **formats,
+            HOOKS + NAMED: self.hook,
+        }
 
     async def alerts(self, request: Request) -> web.StreamResponse:
         """`POST /v1/alerts`."""

@@ -21,18 +21,18 @@ from common.settings import Settings
 from common.shared import Row
 from common.trouble import Kind
 from common.wire import Wire
-from ingest import receipt
+from ingest import operations, page, receipt
 from ingest.append import Appender
 from ingest.evaluate import Evaluator
 from ingest.event import Event, Reading, Unavailable
 from ingest.metrics import Metrics
 from ingest.receipt import Receipts
-from ingest.receive import ROUTES, Receiver
+from ingest.receive import Receiver
 from ingest.route import Router
 from ingest.senders import Sender, Senders
 from ingest.spend import Spender
 
-PATHS = (*ROUTES, receipt.ROUTE, *PROBES)  # also the label `route` of metrics
+PATHS = (*operations.PATHS, *PROBES)  # also the label `route` of metrics
 QUIET = 5.0  # seconds between two log lines about Redis
 GRACE = 10.0  # seconds for requests under way at the end
 
@@ -132,7 +132,7 @@ class Service:
         names = [destination.name for destination in self._settings.destinations]
         receipts = Receipts(self._reading, self._settings.redis.namespace, names, self._troubled)
         guarded = Senders(self._settings.tokens).guard(receipts.receipt)
-        return {**steps.routes(), receipt.ROUTE: {"GET": guarded}}
+        return operations.routes({**steps.handlers(), **page.handlers(), receipt.ROUTE: guarded})
 
     def _receiver(
         self,

@@ -11,7 +11,8 @@ from common.http import Site, serve
 from common.settings import Ingest
 from ingest.event import Event, Reading, Stored
 from ingest.metrics import Metrics
-from ingest.receive import ROUTES, Receiver
+from ingest.operations import POSTED
+from ingest.receive import Receiver
 from tests.support.ingest import Memory
 
 LOST = {"host": "h", "name": "lost"}
@@ -35,13 +36,14 @@ class NoRules:
 
 @pytest.fixture
 async def metrics() -> Metrics:
-    return Metrics(ROUTES)
+    return Metrics(POSTED)
 
 
 @pytest.fixture
 async def url(metrics: Metrics) -> AsyncIterator[str]:
     receiver = Receiver(Ingest(), Routing(), NoRules(), Memory().spender(), metrics)
-    site = Site(receiver.routes(), ready=lambda: None, registry=metrics.registry)
+    routes = {path: {"POST": handler} for path, handler in receiver.handlers().items()}
+    site = Site(routes, ready=lambda: None, registry=metrics.registry)
     server = await serve(site, "127.0.0.1:0", setting="ingest.listen")
     yield f"http://{server.address}/v1/alerts"
     await server.close(1)

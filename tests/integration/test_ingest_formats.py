@@ -11,7 +11,7 @@ import pytest
 
 from common.settings import Hook, HookAlert, HookReading, Ingest
 from common.units import Size
-from ingest.receive import ROUTES
+from ingest.operations import POSTED
 from tests.support.ingest import Served, served
 from tests.support.samples import JSON, SAMPLES, malformed, payload
 
@@ -20,7 +20,7 @@ HOOKS = (
     Hook(name="any", items="alerts", alert=HookAlert(host="host", name="name")),
     Hook(name="measured", reading=HookReading(host="host", metric="metric", value="value")),
 )
-PATHS = [route.replace("{name}", "any") for route in ROUTES]
+PATHS = [route.replace("{name}", "any") for route in POSTED]
 MALFORMED = sorted(file.name for file in (SAMPLES / "malformed").iterdir())
 ALERT = {"labels": {"alertname": "Down", "instance": "db1"}, "startsAt": "2026-03-02T08:14:37Z"}
 READING = {"host": "db1", "plugin": "disk", "type": "x", "values": [100], "time": 1_772_439_277}

@@ -10,7 +10,7 @@ from msgspec import Struct
 from dispatcher.destinations.payload import Data
 from ingest.formats import native
 from ingest.metrics import CODES
-from ingest.receive import ROUTES
+from ingest.operations import POSTED
 from tests.rules.pages import DOCS
 
 PAGE = (DOCS / "http.md").read_text("utf-8")
@@ -47,5 +47,5 @@ def test_statuses() -> None:
 def test_routes() -> None:
     """Each of them has a row in the page about senders, or a table here."""
     told = PAGE + (DOCS / "formats.md").read_text("utf-8")
-    assert [route for route in ROUTES if f"`POST {route}`" not in told] == []
-    assert set(re.findall(r"`POST (/[^`]*)`", told)) == set(ROUTES)
+    assert [route for route in POSTED if f"`POST {route}`" not in told] == []
+    assert set(re.findall(r"`POST (/[^`]*)`", told)) == set(POSTED)

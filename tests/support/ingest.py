@@ -5,14 +5,17 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from typing import NoReturn
 
-from common.http import PROBES, Site, serve
+from common.http import KEEPALIVE, PROBES, Problem, Request, Site, serve
 from common.settings import Hook, Ingest, Rule, Token
+from ingest import operations, page, receipt
 from ingest.event import Event, Reading, Stored, Unavailable
 from ingest.metrics import Metrics
-from ingest.receive import ROUTES, Receiver
+from ingest.receive import Receiver
 from ingest.rules import Rules
 from ingest.senders import Sender, Senders
+from ingest.tls import Certificates
 
 NOW = 1_772_439_300_000
 RULES = Rules(
@@ -108,6 +111,7 @@ class Served:
         self.unready: str | None = None
         self.answers: asyncio.Queue[tuple[str, int]] = asyncio.Queue()
         self.address = ""
+        self.certificates: Certificates
 
     @property
     def url(self) -> str:
@@ -120,22 +124,32 @@ class Served:
         self.answers.put_nowait((route, code))
 
 
+async def _no_receipt(request: Request) -> NoReturn:
+    raise Problem(404, "nothing is remembered here")
+
+
 @asynccontextmanager
 async def served(
-    settings: Ingest, patience: float = 10.0, hooks: Sequence[Hook] = (), tokens: Sequence[Token] = ()
+    settings: Ingest,
+    patience: float = 10.0,
+    hooks: Sequence[Hook] = (),
+    tokens: Sequence[Token] = (),
+    keepalive: float = KEEPALIVE,
 ) -> AsyncIterator[Served]:
     """Ingest on a free port, at a clock that stands still."""
-    memory, metrics = Memory(), Metrics((*ROUTES, *PROBES))
+    memory, metrics = Memory(), Metrics((*operations.PATHS, *PROBES))
     steps = memory.appender(), memory.evaluator(), memory.spender()
     receiver = Receiver(settings, *steps, metrics, lambda: NOW, patience, hooks, Senders(tokens))
     made = Served(memory, metrics)
     site = Site(
-        receiver.routes(),
+        operations.routes({**receiver.handlers(), **page.handlers(), receipt.ROUTE: _no_receipt}),
         ready=lambda: made.unready,
         registry=metrics.registry,
         observe=made.observe,
     )
-    server = await serve(site, "127.0.0.1:0", setting="ingest.listen")
+    made.certificates = Certificates(settings.tls)
+    tls = made.certificates.context
+    server = await serve(site, "127.0.0.1:0", setting="ingest.listen", tls=tls, keepalive=keepalive)
     made.address = server.address
     yield made
     await server.close(1)
