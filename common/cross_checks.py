@@ -198,6 +198,8 @@ def _destination(destination: Destination, path: Path, report: Report) -> None:
             (*path, "retry"),
             f"base ({Duration(policy.base)}) is longer than cap ({Duration(policy.cap)}); {preset}",
         )
+    if destination.batch is not None and destination.batch.wait >= policy.max_age:
+        report.fault((*path, "batch", "wait"), f"is not shorter than retry.max_age ({policy.max_age})")
 
 
 def _routes(settings: Settings, report: Report) -> None:

@@ -82,8 +82,12 @@ class Report:
 
 def dotted(path: Path) -> str:
     """`("destinations", 1, "url")` as `destinations[1].url`."""
-    parts = (f"[{part}]" if isinstance(part, int) else f".{part}" for part in path)
+    parts = (f"[{part}]" if isinstance(part, int) else f".{_printable(part)}" for part in path)
     return "".join(parts).removeprefix(".")
+
+
+def _printable(name: str) -> str:
+    return name if name.isprintable() else ascii(name)
 
 
 def closest(word: str, known: Iterable[str]) -> str | None:

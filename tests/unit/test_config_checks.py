@@ -77,7 +77,7 @@ def faults(config: Path, text: str) -> list[str]:
         (WEBHOOK % "secrets: [whsec_é]", "destinations[0].secrets[0]: what follows whsec_ is not base64"),
         (WEBHOOK % "headers: {'a b': c}", "destinations[0].headers.a b: is no name of a header"),
         (WEBHOOK % "headers: {'': c}", "destinations[0].headers.: is no name of a header"),
-        (WEBHOOK % 'headers: {"a\\r\\nb": c}', "destinations[0].headers.a\r\nb: is no name of a header"),
+        (WEBHOOK % 'headers: {"a\\r\\nb": c}', r"destinations[0].headers.'a\r\nb': is no name of a header"),
         (WEBHOOK % 'headers: {A: "b\\r\\nc"}', "destinations[0].headers.A: holds a line break"),
         (WEBHOOK % "headers: {Webhook-ID: c}", "destinations[0].headers.Webhook-ID: is set by redispatch"),
         (
@@ -90,6 +90,10 @@ def faults(config: Path, text: str) -> list[str]:
             "destinations[0].batch: stdout takes one alert at a time",
         ),
         (WEBHOOK % "breaker: {open: 0}", "destinations[0].breaker.open: expected at least 1ms"),
+        (
+            WEBHOOK % "batch: {wait: 1h}, retry: {preset: page}",
+            "destinations[0].batch.wait: is not shorter than retry.max_age (1h)",
+        ),
         ("destinations: [{name: readings, type: stdout}]", "destinations[0].name: readings is reserved"),
         ("routes: [{to: [nobody]}]", "routes[0].to[0]: no destination is called nobody"),
         (RULE % "when: '=> 5'", "rules[0].when: expected one of >= > <= < == !="),
