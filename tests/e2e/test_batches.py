@@ -11,7 +11,7 @@ from tests.support.fleet import AT, Fleet, Fleets
 from tests.support.receiver import Answer, Receiver, Request
 from tests.support.servers import Server
 
-LONG = "1h"  # nobody waits that long: the batch has to be full
+LONG = "30m"  # nobody waits that long: the batch has to be full
 
 
 def batch(**settings: Any) -> dict[str, Any]:
