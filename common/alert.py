@@ -71,7 +71,7 @@ def decode(stored: bytes) -> Alert:
     try:
         alert = _decoder.decode(stored)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as fault:
-        if _version_of(stored) > VERSION:
+        if version_of(stored) > VERSION:
             raise TooNew from fault
         raise Malformed(str(fault)) from fault
     if alert.v > VERSION:
@@ -79,7 +79,8 @@ def decode(stored: bytes) -> Alert:
     return alert
 
 
-def _version_of(stored: bytes) -> int:
+def version_of(stored: bytes) -> int:
+    """What a stored form says of itself; 0 when it says nothing."""
     try:
         return _version.decode(stored).v
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):

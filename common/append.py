@@ -1,31 +1,46 @@
 """Puts alerts into the streams of destinations, once per key: the append script, for whoever has alerts.
 
 It is the last step of ingest, and of what a destination makes of an alert. Takes alerts and, per destination,
-which of them it gets; returns what the script says of each copy. Raises what redis-py raises, and NotDurable.
-Whatever was raised: a repeat finds what is there as a duplicate, and adds the rest.
+which of them it gets; returns what the script says of each copy. What is above `ingest.inline_limit` goes to
+the object store first, and a reference in its place. Raises what redis-py raises, NotDurable, and Away (the
+object store). Whatever was raised: a repeat finds what is there as a duplicate, and adds the rest.
 """
 
 from __future__ import annotations
 
+import asyncio
+import time
 from collections.abc import Mapping, Sequence
 from hashlib import blake2b
 from typing import Any, TypeAlias
 
 from redis import exceptions as errors
 
-from common import keys
+from common import keys, reference
 from common.alert import Alert, encode
+from common.log import Log
+from common.objects import Objects
 from common.policy import record_ttl, retry_policy
+from common.reference import Reference
 from common.scripts import Argument, Script
 from common.settings import Settings
+from common.stored import Away
 from common.wire import Command, Wire
 
 QUEUED, DEAD, NO_ROOM, DUPLICATE, DUPLICATE_DEAD, CONFLICT = 1, 2, 3, 4, 5, 10  # CONFLICT is added to others
+
+AT_ONCE = 16  # objects being written
+LEASE = (
+    600.0  # seconds from the first object to the script; after an hour the sweeper takes what is not listed
+)
 
 _MADE_ANEW = frozenset({"reading", "prometheus", "alertmanager", "grafana", "collectd"})
 _script = Script("common", "append")
 _Call: TypeAlias = tuple[list[str], list[Argument]]  # keys and arguments
 _Item: TypeAlias = tuple[str, str, bytes]  # key, hash of the content, stored form
+_Kept: TypeAlias = dict[tuple[str, int], Reference]  # by destination and the alert's place
+
+log = Log("append")
 
 
 class NotDurable(errors.RedisError):
@@ -35,10 +50,13 @@ class NotDurable(errors.RedisError):
 class Store:
     """Appends over one connection; `cluster`: one call per destination instead of one for all."""
 
-    def __init__(self, wire: Wire, settings: Settings, *, cluster: bool) -> None:
+    def __init__(
+        self, wire: Wire, settings: Settings, *, cluster: bool, objects: Objects | None = None
+    ) -> None:
         self._wire = wire
         self._namespace = settings.redis.namespace
         self._ingest = settings.ingest
+        self._objects = objects or Objects(settings.objects.url, settings.redis.namespace)
         self._cluster = cluster
         self._caps: dict[str, list[Argument]] = {
             to.name: [
@@ -60,35 +78,89 @@ class Store:
         if not places:
             return codes
         items = [(alert.key, content(alert), encode(alert)) for alert in alerts]
+        large = {place for place, item in enumerate(items) if len(item[2]) > self._ingest.inline_limit}
+        began = time.monotonic()
+        kept = await self._keep(alerts, items, places, large) if large else {}
+        if time.monotonic() - began > LEASE:
+            raise Away("storing took so long that it can't be relied on any more")
         groups = [[name] for name in places] if self._cluster else [list(places)]
-        replies = await self._run(list(places), [self._call(group, places, items) for group in groups])
+        calls = [self._call(group, places, items, kept) for group in groups]
+        replies, surely = await self._run(list(places), calls)
         for group, reply in zip(groups, replies, strict=True):
             told = iter(reply)
             for name in group:
                 for place in places[name]:
                     codes[place][name] = next(told)
+        if kept and surely:
+            await self._release(
+                {each: ref for each, ref in kept.items() if codes[each[1]][each[0]] not in (QUEUED, DEAD)}
+            )
         return codes
 
-    def _call(self, names: list[str], places: Mapping[str, Sequence[int]], items: list[_Item]) -> _Call:
-        wanted = sorted({place for name in names for place in places[name]})
-        order = {place: n for n, place in enumerate(wanted, 1)}
+    async def _keep(
+        self,
+        alerts: Sequence[Alert],
+        items: list[_Item],
+        places: Mapping[str, Sequence[int]],
+        large: set[int],
+    ) -> _Kept:
+        """Write an object for each copy of the large ones; all of them or, as far as possible, none."""
+        free = asyncio.Semaphore(AT_ONCE)
+
+        async def put(name: str, place: int) -> Reference:
+            async with free:
+                return await self._objects.put(name, alerts[place], items[place][2])
+
+        copies = [(name, place) for name, wanted in places.items() for place in wanted if place in large]
+        told = await asyncio.gather(*(put(*copy) for copy in copies), return_exceptions=True)
+        faults = [each for each in told if isinstance(each, BaseException)]
+        kept = {copy: each for copy, each in zip(copies, told, strict=True) if isinstance(each, Reference)}
+        if faults:
+            await self._release(kept)
+            raise faults[0]
+        return kept
+
+    async def _release(self, unused: _Kept) -> None:
+        """Remove objects that no entry refers to."""
+        by_name: dict[str, list[str]] = {}
+        for (name, _), ref in unused.items():
+            by_name.setdefault(name, []).append(ref.object)
+        try:
+            for name, objects in by_name.items():
+                await self._objects.delete(name, objects)
+        except Away as fault:
+            log.info("objects_left", count=len(unused), error=fault)  # the sweeper finds them
+
+    def _call(
+        self, names: list[str], places: Mapping[str, Sequence[int]], items: list[_Item], kept: _Kept
+    ) -> _Call:
+        referring = [(name, place) for name in names for place in places[name] if (name, place) in kept]
+        wanted = sorted({place for name in names for place in places[name]} - {n for _, n in referring})
+        order: dict[int | tuple[str, int], int] = {place: n for n, place in enumerate(wanted, 1)}
         touched: list[str] = []
-        args: list[Argument] = [len(wanted), len(names), int(self._ingest.durability != "written")]
+        args: list[Argument] = [len(wanted) + len(referring), len(names)]
+        args += (int(self._ingest.durability != "written"), len(referring))
         for place in wanted:
             args += items[place]
+        for copy in referring:
+            order[copy] = len(order) + 1
+            args += (*items[copy[1]][:2], reference.encode(kept[copy]))
+        args += (kept[copy].object for copy in referring)
         for name in names:
             at = keys.Destination(self._namespace, name)
-            touched += (at.stream, at.retry, at.dead, at.ledger)
+            touched += (at.stream, at.retry, at.dead, at.ledger, at.objects)
             touched += [at.record(items[place][0]) for place in places[name]]
-            args += (*self._caps[name], len(places[name]), *(order[place] for place in places[name]))
+            own = [order.get(place) or order[name, place] for place in places[name]]
+            args += (*self._caps[name], len(own), *own)
         return touched, args
 
-    async def _run(self, names: list[str], calls: list[_Call]) -> list[Any]:
+    async def _run(self, names: list[str], calls: list[_Call]) -> tuple[list[Any], bool]:
+        """The replies, and whether they are those of the first call."""
         try:
-            return await self._send(names, calls)
+            return await self._send(names, calls), True
         except errors.NoScriptError:
             await _script.load(self._wire)
-            return await self._send(names, calls)  # what did go in is a duplicate now
+            return await self._send(names, calls), False  # what did go in is a duplicate now
 
     async def _send(self, names: list[str], calls: list[_Call]) -> list[Any]:
         pipeline: list[Command] = [("SADD", keys.destinations(self._namespace), *names)]

@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from pathlib import Path as FilePath
 from typing import cast
 
 from msgspec import Struct, inspect, structs
 
-from common import cross_checks, destinations, not_yet, references
+from common import cross_checks, destinations, not_yet, references, stored
 from common.convert import convert
 from common.document import read
 from common.faults import ConfigError, Fault, Report
 from common.kinds import Kinds
-from common.settings import Settings
+from common.settings import Objects, Settings
 
 __all__ = ["ConfigError", "Fault", "Loaded", "load", "load_with_places"]
 
@@ -53,8 +54,18 @@ def load_with_places(
     references.expand(root, environ, (), report)
     to = destinations.take_out(root, kinds, report)
     settings = cast(Settings, convert(schema, root, (), report))
-    settings = structs.replace(settings, destinations=to)
-    not_yet.refuse(settings, root, report)
+    settings = structs.replace(settings, destinations=to, objects=_objects(settings, report))
+    not_yet.refuse(settings, report)
     cross_checks.check(settings, kinds, report)
     report.end()
     return Loaded(settings, report)
+
+
+def _objects(settings: Settings, report: Report) -> Objects:
+    """With an absolute path, when it is one; reports what is wrong with it."""
+    url = settings.objects.url
+    wrong = stored.fault(url)
+    if wrong is not None:
+        report.fault(("objects", "url"), wrong)
+        return settings.objects
+    return Objects(url=stored.resolved(url, FilePath(report.file).parent))

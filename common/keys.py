@@ -19,7 +19,7 @@ def tag(namespace: str, destination: str) -> str:
 
 def stream(namespace: str, destination: str) -> str:
     """stream: waiting and in-flight deliveries, in the group `dispatchers`; fields `key alert attempt
-    first_at`, and `replay_of`, `force`, `trace`, `throttled`, `alone` when there are any.
+    first_at`, and `object`, `replay_of`, `force`, `trace`, `throttled`, `alone` when there are any.
 
     Written by append, take, settle, reclaim, find, keep_alive, reap, replay, retire; read by claim, snapshot,
     accept, pause, resume. No TTL.
@@ -46,7 +46,8 @@ def record(namespace: str, destination: str, key: str) -> str:
 
 
 def dead(namespace: str, destination: str) -> str:
-    """stream: dead letters; fields `key reason error status attempts deliveries first_at died_at alert`.
+    """stream: dead letters; fields `key reason error status attempts deliveries first_at died_at alert`, and
+    `object` when there is one.
 
     Written by append, settle, replay, discard, retire; read by list, snapshot, accept. No TTL.
     """
@@ -79,6 +80,14 @@ def ledger(namespace: str, destination: str) -> str:
     return tag(namespace, destination) + "ledger"
 
 
+def objects(namespace: str, destination: str) -> str:
+    """set: names of the objects that deliveries and dead letters refer to; the sweeper leaves these alone.
+
+    Written by append, settle, discard; read by the sweeper. No TTL.
+    """
+    return tag(namespace, destination) + "objects"
+
+
 def resolved(namespace: str, destination: str, incident: str) -> str:
     """string: event time in ms of the incident's last resolution settled here.
 
@@ -98,6 +107,14 @@ def incident(namespace: str, incident: str) -> str:
 def destinations(namespace: str) -> str:
     """set: every destination ever appended to. Written by append; read by status. No TTL."""
     return f"{{{namespace}}}:destinations"
+
+
+def sweep(namespace: str) -> str:
+    """string: the replica that swept the object store last; the next one waits for its end.
+
+    Written by the sweeper; read by the sweeper. TTL ten minutes.
+    """
+    return f"{{{namespace}}}:sweep"
 
 
 def readings(namespace: str) -> str:
@@ -127,7 +144,7 @@ def allowance(namespace: str, token: str) -> str:
 class Destination:
     """The keys of one destination, made once."""
 
-    __slots__ = ("_record", "_resolved", "dead", "gate", "ledger", "rate", "retry", "stream")
+    __slots__ = ("_record", "_resolved", "dead", "gate", "ledger", "objects", "rate", "retry", "stream")
 
     def __init__(self, namespace: str, name: str) -> None:
         self.stream = stream(namespace, name)
@@ -136,6 +153,7 @@ class Destination:
         self.gate = gate(namespace, name)
         self.rate = rate(namespace, name)
         self.ledger = ledger(namespace, name)
+        self.objects = objects(namespace, name)
         self._record = record(namespace, name, "")
         self._resolved = resolved(namespace, name, "")
 

@@ -16,7 +16,7 @@ from typing import cast
 from msgspec.structs import replace
 
 from common.log import Log
-from common.outcomes import Dead, Decision, Delivered, Outcome, OutcomeKind
+from common.outcomes import Dead, Decision, Delivered, Outcome, OutcomeKind, Settlement
 from common.policy import Policy
 from common.settings import Destination
 from dispatcher.decide import asked_for, decide, is_patient, split
@@ -85,11 +85,16 @@ class Deliverer:
     def conclude(self, item: Settling) -> None:
         """Post a settlement; instead of a dead letter what the kind has for that case, if it has anything."""
         dead, delivery = item.settlement, item.delivery
-        instead = self._instead(item, delivery, dead) if isinstance(dead, Dead) and delivery else None
+        known = delivery if delivery is not None and delivery.reference is None else None
+        instead = self._instead(item, known, dead) if isinstance(dead, Dead) and known else None
         if instead is None or delivery is None:
             self._post(item)
         else:
             self._go_on(self._end_instead(item, delivery, instead))
+
+    def needs_alert(self, entry: Entry, needless: Settlement | None) -> bool:
+        """Whether the alert is looked at: to be sent, or for what ends it instead of a dead letter."""
+        return needless is None or (isinstance(needless, Dead) and self._may_end_instead(entry))
 
     async def close(self) -> None:
         """Let go of attempts that were not finished in time; their entries stay pending for the others."""
@@ -144,15 +149,20 @@ class Deliverer:
             return self._broke(delivery, bug).error
         return f"no room at {', '.join(full)}: queue and dead letters are full" if full else ""
 
-    def _instead(self, item: Settling, delivery: Delivery, dead: Dead) -> Outcome | None:
-        """What ends a delivery that is to die, if its kind has anything; nothing for what goes on killing."""
-        ask = getattr(self._kind, "instead", None)
+    def _may_end_instead(self, entry: Entry) -> bool:
+        """Not what goes on killing whoever works on it."""
         most = 2 * self._replica.settings.dispatcher.max_deliveries
-        if ask is None or item.entry.deliveries > most:
+        return hasattr(self._kind, "instead") and entry.deliveries <= most
+
+    def _instead(self, item: Settling, delivery: Delivery, dead: Dead) -> Outcome | None:
+        """What ends a delivery that is to die, if its kind has anything."""
+        if not self._may_end_instead(item.entry):
             return None
         kind = OutcomeKind.FAILED if item.attempt is None else item.attempt.kind
         try:
-            told: Outcome | None = ask(delivery, Outcome(kind, dead.status, dead.error))
+            told: Outcome | None = self._kind.instead(  # type: ignore[attr-defined]  # the kind has it
+                delivery, Outcome(kind, dead.status, dead.error)
+            )
         except Exception as bug:  # noqa: BLE001 - the same
             self._broke(delivery, bug)
             return None

@@ -9,17 +9,20 @@ from __future__ import annotations
 import msgspec
 from msgspec import Struct
 
+from common import reference
 from common.alert import Malformed, decode
 from common.outcomes import Reason
 from dispatcher.destinations.base import Delivery
 
 WIDEST = 4096  # bytes of a foreign entry that its dead letter keeps
+TOO_NEW = 5.0  # seconds until a newer replica may have taken it
 MOST_FIELDS = 100  # what a script can put back into the stream
 _KNOWN = (
     b"key",
     b"alert",
     b"attempt",
     b"first_at",
+    b"object",
     b"replay_of",
     b"force",
     b"trace",
@@ -52,6 +55,12 @@ class Entry(Struct, frozen=True):
         return int(told) if _is_number(told) else 0
 
     @property
+    def object(self) -> str | None:
+        """The name of the object that its alert is in, if it is in one."""
+        told = self.fields.get(b"object")
+        return None if told is None else told.decode("utf-8", "replace")
+
+    @property
     def alone(self) -> bool:
         """Whether a batch with it was refused, so that it goes in a request of its own."""
         return b"alone" in self.fields
@@ -76,13 +85,16 @@ def read(entry: Entry) -> Delivery:
         raise Malformed(f"more than {MOST_FIELDS} fields")
     if b"reason" in fields and fields[b"reason"] not in _REASONS:
         raise Malformed("an unknown reason")
-    alert = decode(stored)
+    name = fields.get(b"object")
+    refers = None if name is None else reference.decode(stored, name)
+    alert = decode(stored) if refers is None else refers.stand_in
     try:
         return Delivery(
             entry_id=entry.id,
             deliveries=entry.deliveries,
             key=key.decode(),
             alert=alert,
+            reference=refers,
             attempt=int(failures) + 1,
             first_at=int(first_at),
             replay_of=_text(fields.get(b"replay_of")),

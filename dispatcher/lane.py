@@ -2,6 +2,7 @@
 
 1. `run` takes no more entries than there are free slots, and waits for the bell when there are none.
 2. `start` reads them and claims them in one call; what can't be sent is concluded at once.
+   What was too large for Redis is got by the fetcher (`fetch.py`).
 3. The deliverer (`deliver.py`) hands them to the destination, and decides what the outcome means.
 4. The settler (`settler.py`) carries decisions out, batch by batch; a slot is free when that is done.
 
@@ -27,7 +28,9 @@ from dispatcher.batches import Batches, slots
 from dispatcher.claim import JustRead, Verdict, claim
 from dispatcher.deliver import Deliverer
 from dispatcher.destinations.base import Delivery
-from dispatcher.entry import Entry, read
+from dispatcher.entry import TOO_NEW, Entry, read
+from dispatcher.erase import Eraser
+from dispatcher.fetch import Fetcher
 from dispatcher.replica import Replica
 from dispatcher.settle import Caps
 from dispatcher.settler import Settler
@@ -39,7 +42,6 @@ log = Log("dispatcher")
 
 LOOK_AGAIN = 1.0  # seconds until another copy in flight is looked at again, with as much jitter
 MOST = 1000  # entries in one take, and so in one claim: Lua's unpack stops at 8,000
-TOO_NEW = 5.0  # seconds until a newer replica may have taken it
 SURELY_MINE = 1000  # ms after a read in which its entries are nobody else's; the claim script allows no more
 LEASE_MARGIN = 5000  # ms that a probe is one's own beyond its timeout: for claim and settlement
 
@@ -62,7 +64,10 @@ class Lane:
         ttl = record_ttl(self._policy, remember)
         self._caps = Caps(replica.settings.queue.max_dead, ttl.ms, remember.ms, destination.breaker)
         self._changed = asyncio.Event()
-        self.settler = Settler(replica, self.keys, self._caps, self.metrics, self.trouble, self._settled)
+        self._eraser = Eraser(replica, destination.name)
+        self.settler = Settler(
+            replica, self.keys, self._caps, self.metrics, self.trouble, self._eraser, self._settled
+        )
         self._deliverer = Deliverer(replica, destination, self._policy, self._post, self.trouble)
         self._deliver = self._deliverer.deliver
         self._batches: Batches | None = None
@@ -71,6 +76,7 @@ class Lane:
                 replica, self.keys, destination, destination.batch, self._deliverer, self.trouble, self._post
             )
             self._deliver = self._gather
+        self._fetcher = Fetcher(replica, self.name, self._fetched, self._conclude_claimed)
         self._taking = Wire(replica.redis)
         self._claiming = Wire(replica.redis)
         self._surely_mine = min(SURELY_MINE, replica.settings.dispatcher.visibility_timeout.ms // 6)
@@ -243,10 +249,12 @@ class Lane:
         match verdict:
             case Verdict.DELIVER:
                 needless = self._needless(entry, delivery, now)
-                if needless is None:
+                if delivery.reference is not None and self._deliverer.needs_alert(entry, needless):
+                    self._fetcher.fetch(entry, delivery, needless)
+                elif needless is None:
                     self._deliver(entry, delivery)
                 else:
-                    self._deliverer.conclude(Settling(entry, delivery, needless, claimed=True))
+                    self._conclude_claimed(entry, delivery, needless)
             case Verdict.DUPLICATE:
                 self._conclude(entry, delivery, Duplicate(), claimed=False)
             case Verdict.LOOK_AGAIN:
@@ -274,6 +282,12 @@ class Lane:
         if now - delivery.first_at > self._max_age:
             return Dead(Reason.MAX_AGE, error=f"older than {self._policy.max_age}")
         return None
+
+    def _fetched(self, entry: Entry, delivery: Delivery) -> None:
+        self._deliver(entry, delivery)
+
+    def _conclude_claimed(self, entry: Entry, delivery: Delivery, settlement: Settlement) -> None:
+        self._deliverer.conclude(Settling(entry, delivery, settlement, claimed=True))
 
     def _gather(self, entry: Entry, delivery: Delivery) -> None:
         if self._batches is not None:
@@ -321,11 +335,13 @@ class Lane:
 
     async def close(self) -> None:
         """Let go of attempts that were not finished in time; their entries stay pending for the others."""
+        await self._fetcher.close()
         await self._deliverer.close()
         if self._batches is not None:
             await self._batches.close()
         await self._taking.close()
         await self._claiming.close()
         await self.settler.close()
+        await self._eraser.close()
         self.in_work.clear()
         self._changed.set()  # nobody is to wait for them here

@@ -157,4 +157,6 @@ class Lanes:
 def terms(settings: Settings, destination: Destination) -> tuple[object, ...]:
     """What a lane is made of: another one is needed when any of it changes."""
     follow_ups = [other for other in settings.destinations if other.name in destination.follow_ups]
-    return destination, follow_ups, settings.queue, settings.dedupe, settings.dispatcher, settings.objects
+    limit = settings.ingest.inline_limit if follow_ups else None
+    sections = settings.queue, settings.dedupe, settings.dispatcher, settings.objects
+    return destination, follow_ups, limit, *sections

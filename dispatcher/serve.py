@@ -19,6 +19,7 @@ from dispatcher.measure import Queues, measure
 from dispatcher.metrics import Metrics
 from dispatcher.quarantine import Quarantine
 from dispatcher.replica import Clock, Pulse, Replica, consumer_name
+from dispatcher.sweep import Sweeper
 
 LONGEST_BLOCK = 1.0  # seconds that the bell waits in one call
 
@@ -76,6 +77,7 @@ class Service:
                 tasks.create_task(
                     measure(self.redis, self._settings.redis.namespace, self._queues, self._metrics)
                 )
+                tasks.create_task(Sweeper(self._replica, self.redis).run())
                 following = watch.follow(self._settings, self._take, self._metrics.reload_failed.set)
                 watching = tasks.create_task(following)
                 await self._stop.wait()

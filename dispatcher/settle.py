@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from common.alert import Status
 from common.keys import GROUP, Destination
-from common.outcomes import Dead, Delivered, Duplicate, Later, OutcomeKind, Reason, Superseded
+from common.outcomes import Dead, Delivered, Duplicate, Later, OutcomeKind, Reason, Settlement, Superseded
 from common.scripts import Argument, Script, Server
 from common.settings import Breaker
 from dispatcher.destinations.base import Delivery
@@ -80,17 +80,19 @@ async def settle(
     if lease_back and heard.probe is None:
         heard.probe = Probe.BACK
     words = heard.words(caps.breaker)
+    held = _held(batch, successes + others)
     numbers: list[Argument] = [
         caps.max_dead,
         caps.record_ttl,
         caps.resolved_ttl,
         len(successes),
         len(words),
+        len(held) // 2,
     ]
     codes = await _script(
         redis,
-        [keys.stream, keys.retry, keys.dead, keys.ledger, keys.gate, *records, *resolved],
-        [GROUP, consumer, *numbers, *words, *told, *rest],
+        [keys.stream, keys.retry, keys.dead, keys.ledger, keys.gate, keys.objects, *records, *resolved],
+        [GROUP, consumer, *numbers, *words, *held, *told, *rest],
     )
     answers = [Settled.FENCED] * len(batch)
     for place, code in zip(successes + others, codes, strict=True):
@@ -106,6 +108,21 @@ def _succeeded(delivery: Delivery, settlement: Delivered, consumer: str) -> tupl
         f"{delivery.deliveries} {consumer} {delivery.attempt} {status} {delivery.first_at}",
         delivery.alert.since if delivery.alert.status is Status.RESOLVED else "",
     )
+
+
+def ends(settlement: Settlement) -> bool:
+    """Whether nobody needs the alert any more once it is done."""
+    return not isinstance(settlement, Later | Dead)
+
+
+def _held(batch: Sequence[Settling], order: list[int]) -> list[Argument]:
+    """Objects that nobody needs any more, each behind its settlement's place in the script's order."""
+    held: list[Argument] = []
+    for n, place in enumerate(order, 1):
+        name = batch[place].entry.fields.get(b"object")
+        if name is not None and ends(batch[place].settlement):
+            held += (n, name)
+    return held
 
 
 _ANSWERS = {int(answer): answer for answer in Settled}

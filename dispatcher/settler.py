@@ -13,6 +13,7 @@ from redis import exceptions as errors
 
 from common.keys import Destination
 from common.wire import Wire
+from dispatcher.erase import Eraser
 from dispatcher.metrics import Lane as Metrics
 from dispatcher.replica import Replica
 from dispatcher.settle import Caps, Settled, settle
@@ -32,6 +33,7 @@ class Settler:
         caps: Caps,
         metrics: Metrics,
         trouble: Trouble,
+        eraser: Eraser,
         ended: Callable[[Sequence[Settling]], None],
     ) -> None:
         self.under_way: list[Settling] = []  # sent to Redis, not answered yet
@@ -40,6 +42,7 @@ class Settler:
         self._caps = caps
         self._metrics = metrics
         self._trouble = trouble
+        self._eraser = eraser
         self._ended = ended
         self._outbox: list[Settling] = []
         self._posted = asyncio.Event()
@@ -65,6 +68,7 @@ class Settler:
                 self.under_way = batch = self._next()
                 answers = await self._settle(batch)
                 self._metrics.settled(batch, answers, self._replica.clock.now())
+                self._eraser.ended(batch, answers)
                 self._ended(batch)
                 self.under_way = []
 

@@ -2,11 +2,13 @@
 
 Takes the events of one request; returns one `Stored` per event once Redis has them all (and has written
 or replicated them, as `ingest.durability` says). All requests that arrive while one call is under way go
-with the next one. Raises Unavailable when anything could not be stored.
+with the next one; those with an alert for the object store go by themselves, so that it holds up nobody else.
+Raises Unavailable when anything could not be stored.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
 from time import perf_counter
 from typing import TypeAlias
@@ -14,19 +16,26 @@ from typing import TypeAlias
 from redis import exceptions as errors
 from redis.asyncio import Redis
 
+from common.alert import encode
 from common.append import CONFLICT, DEAD, DUPLICATE, DUPLICATE_DEAD, NO_ROOM, QUEUED, NotDurable, Store
 from common.batching import Batcher, Overflow
+from common.log import Log
 from common.settings import Settings
+from common.stored import Away
 from common.trouble import Kind, kind_of
 from common.wire import Wire
 from ingest.event import Event, Stored, Unavailable
 from ingest.observe import Observer, Routed
 from ingest.route import Router
 
+OBSERVED = 1024  # bytes that observe adds at most: key, incident, and an episode's start and severity
+QUIET = 5.0  # seconds between two log lines about the object store
 MOST = 1000  # alerts, or units of 16 KiB, in one script call; Lua's unpack stops at 8,000
 _Request: TypeAlias = tuple[list[Event], int]
 
 _ALL_QUEUED = {QUEUED}
+
+log = Log("ingest")
 
 
 class Appender:
@@ -52,19 +61,20 @@ class Appender:
         self._store = Store(self._wire, settings, cluster=cluster)
         self._measured = measured
         self._troubled = troubled
-        self._batcher: Batcher[_Request, list[Stored]] = Batcher(
-            self._commit, most=MOST, bound=50 * MOST, weigh=lambda request: request[1], outage=Unavailable
-        )
+        self._inline_limit = settings.ingest.inline_limit
+        self._small, self._large = self._batcher(), self._batcher()
+        self._told = float("-inf")  # when the log last heard of the object store
 
     async def submit(self, events: list[Event], size: int = 0) -> list[Stored]:
         """Store the events of a request of `size` bytes; all of them, or Unavailable."""
         if not events:
             return []
+        batcher = self._large if self._has_large(events, size) else self._small
         try:
             if len(events) <= MOST:
-                return await self._batcher.submit((events, len(events) + size // 16384))
+                return await batcher.submit((events, len(events) + size // 16384))
             parts = [events[start : start + MOST] for start in range(0, len(events), MOST)]
-            stored = await self._batcher.submit_all(
+            stored = await batcher.submit_all(
                 (part, len(part) + size // len(parts) // 16384) for part in parts
             )
         except Overflow:
@@ -73,8 +83,19 @@ class Appender:
 
     async def close(self) -> None:
         """Finish what was submitted."""
-        await self._batcher.close()
+        await self._small.close()
+        await self._large.close()
         await self._wire.close()
+
+    def _batcher(self) -> Batcher[_Request, list[Stored]]:
+        return Batcher(
+            self._commit, most=MOST, bound=50 * MOST, weigh=lambda request: request[1], outage=Unavailable
+        )
+
+    def _has_large(self, events: list[Event], size: int) -> bool:
+        """Whether an alert may be too large for Redis; observe is still to add its part."""
+        limit = self._inline_limit - OBSERVED
+        return size > limit // 2 and any(len(encode(event.alert)) > limit for event in events)
 
     async def _commit(self, requests: list[_Request]) -> Sequence[list[Stored] | Exception]:
         events = [event for request in requests for event in request[0]]
@@ -84,6 +105,9 @@ class Appender:
             codes = await self._append(routed)
         except NotDurable as fault:
             raise Unavailable(str(fault)) from fault
+        except Away as fault:
+            self._tell(fault)
+            raise Unavailable(f"the object store could not take it: {fault}") from fault
         except errors.RedisError as fault:
             kind = kind_of(fault)
             self._troubled(kind)
@@ -97,6 +121,12 @@ class Appender:
             answers.append(_no_room(codes[place:end]) or stored[place:end])
             place = end
         return answers
+
+    def _tell(self, fault: Away) -> None:
+        now = asyncio.get_running_loop().time()
+        if now - self._told >= QUIET:
+            self._told = now
+            log.warning("objects_away", error=fault)
 
     async def _append(self, routed: list[Routed]) -> list[dict[str, int]]:
         """Per alert, what the script said for each of its destinations."""

@@ -15,6 +15,7 @@ import msgspec
 from msgspec import Struct, structs
 from redis.asyncio import Redis
 
+from common.objects import Objects
 from common.settings import Settings
 from ops import ask, letters, reach
 from ops.filters import Chosen
@@ -92,7 +93,9 @@ def _read_by_somebody(names: dict[str, bool], asked: bool) -> dict[str, bool]:
 
 async def _moved(redis: Redis, job: Job, plan: Plan, mover: Mover, stop: asyncio.Event) -> list[Moved]:
     with progress(job.verb, plan.total, stop) as told:
-        run = Run(redis, job.settings.redis.namespace, plan.wanted, told, stop)
+        namespace = job.settings.redis.namespace
+        objects = Objects(job.settings.objects.url, namespace)
+        run = Run(redis, namespace, objects, plan.wanted, told, stop)
         return await mover(run, [name for name, matched in plan.matched.items() if matched])
 
 
@@ -113,6 +116,10 @@ def _remarks(job: Job, moved: Sequence[Moved], interrupted: bool) -> None:
     gone = sum(one.gone for one in moved)
     if gone:
         click.echo(f"{count(gone, 'other was', 'others were')} moved by somebody else meanwhile")
+    left = sum(one.left for one in moved)
+    if left:
+        told = count(left, "object", "objects")
+        click.echo(f"{told} could not be removed now; a dispatcher does that within two hours", err=True)
     for one in moved:
         if one.full:
             cap = job.settings.queue.max_depth

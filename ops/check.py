@@ -5,13 +5,16 @@ Takes the file's path; prints every fault, or every warning and a one-line summa
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
+from pathlib import Path as FilePath
 from typing import TextIO, TypeAlias
 
 from common.config import ConfigError, load_with_places
 from common.faults import Path
 from common.policy import record_ttl, retry_policy
 from common.settings import Destination, Match, Route, Settings
+from common.stored import scheme
 from common.units import Address, Duration, Size
 from dispatcher.destinations import kinds
 
@@ -53,6 +56,7 @@ def check(
 def warnings(settings: Settings) -> Warned:
     """What may be meant and often is not: where, and why it is doubtful."""
     yield from _listening(settings)
+    yield from _objects(settings)
     yield from _routing(settings)
     for index, destination in enumerate(settings.destinations):
         path: Path = ("destinations", index)
@@ -85,6 +89,24 @@ def _listening(settings: Settings) -> Warned:
     listen = settings.dispatcher.listen
     if listen == settings.ingest.listen and Address.parse(listen).port:
         yield ("dispatcher", "listen"), f"ingest listens on {listen}, too: not both on one machine"
+
+
+def _objects(settings: Settings) -> Warned:
+    url, path = settings.objects.url, ("objects", "url")
+    if scheme(url) == "memory":
+        yield path, "is lost with its process, and no other process can see it"
+    elif scheme(url) is None and not _writable(FilePath(url)):
+        yield (
+            path,
+            f"{url} can't be written by whoever runs this: ingest would answer 503 to alerts above "
+            f"ingest.inline_limit ({settings.ingest.inline_limit})",
+        )
+
+
+def _writable(directory: FilePath) -> bool:
+    """Whether it is there, or can be made, and files can be made in it."""
+    there = next(each for each in (directory, *directory.parents) if os.access(each, os.F_OK))
+    return there.is_dir() and os.access(there, os.W_OK | os.X_OK)
 
 
 def _routing(settings: Settings) -> Warned:

@@ -17,9 +17,11 @@ import msgspec
 from redis.asyncio import Redis
 from rich.console import Console
 
+from common.objects import Objects
 from common.settings import Settings
 from ops import letters, move, options, reach
 from ops.carry_out import Job, carry_out
+from ops.fetch import filled
 from ops.filters import Chosen, Id, filters
 from ops.letters import Letter
 from ops.show import as_text, table
@@ -70,7 +72,7 @@ def show(config: str | None, as_json: bool, **asked: Any) -> None:
     can't be used, or there is no such destination.
     """
     settings, chosen = options.settings(config), Chosen(**asked)
-    found = reach.run(settings, lambda redis: _found(redis, settings, chosen))
+    found = reach.run(settings, lambda redis: _filled(redis, settings, chosen))
     if as_json:
         _print_json([letters.whole(letter) for letter in found])
     elif found:
@@ -152,13 +154,22 @@ async def _found(redis: Redis, settings: Settings, chosen: Chosen) -> list[Lette
     return found
 
 
+async def _filled(redis: Redis, settings: Settings, chosen: Chosen) -> list[Letter]:
+    """The same, with the alerts that are in objects."""
+    found = await _found(redis, settings, chosen)
+    objects = Objects(settings.objects.url, settings.redis.namespace)
+    return [letter async for letter in filled(found, objects)]
+
+
 async def _exported(redis: Redis, settings: Settings, chosen: Chosen, to: BinaryIO) -> int:
     """How many were written."""
     names = await reach.choose(redis, settings, chosen.destinations)
     wanted = chosen.wanted(await reach.now(redis))
+    objects = Objects(settings.objects.url, settings.redis.namespace)
     written = 0
     async for page in letters.pages(redis, settings.redis.namespace, list(names), wanted):
-        to.write(b"".join(msgspec.json.encode(letters.whole(letter)) + b"\n" for letter in page))
+        async for letter in filled(page, objects):
+            to.write(msgspec.json.encode(letters.whole(letter)) + b"\n")
         written += len(page)
     return written
 

@@ -30,6 +30,7 @@ class Letter(Struct, frozen=True):
     destination: str
     id: str
     fields: dict[bytes, bytes]
+    fault: str = ""  # why its alert could not be got from its object
 
     def text(self, name: str) -> str:
         """A field for people; empty when it is not there."""
@@ -116,7 +117,11 @@ def summary(letter: Letter) -> dict[str, Any]:
 
 
 def whole(letter: Letter) -> dict[str, Any]:
-    """The same with the alert: as it is when it is JSON, else as text, else as `alert_base64`."""
+    """The same with the alert: as it is when it is JSON, else as text, else as `alert_base64`.
+
+    One whose object can't be read has the reference there, and says why in `object_error`.
+    """
+    told = summary(letter) | ({"object_error": letter.fault} if letter.fault else {})
     stored = letter.fields.get(b"alert", b"")
     try:
         msgspec.json.decode(stored)
@@ -124,11 +129,11 @@ def whole(letter: Letter) -> dict[str, Any]:
         pass  # opaque: it is shown as the text or the bytes that it is
     else:
         # Line breaks stand between tokens only; without them it fits NDJSON.
-        return summary(letter) | {"alert": msgspec.Raw(stored.replace(b"\n", b" ").replace(b"\r", b" "))}
+        return told | {"alert": msgspec.Raw(stored.replace(b"\n", b" ").replace(b"\r", b" "))}
     try:
-        return summary(letter) | {"alert": stored.decode()}
+        return told | {"alert": stored.decode()}
     except UnicodeDecodeError:
-        return summary(letter) | {"alert_base64": base64.b64encode(stored).decode()}
+        return told | {"alert_base64": base64.b64encode(stored).decode()}
 
 
 async def _scanned(redis: Redis, key: str, name: str, wanted: Wanted) -> AsyncIterator[list[Letter]]:

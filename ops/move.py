@@ -13,7 +13,9 @@ from msgspec import Struct, structs
 from redis.asyncio import Redis
 
 from common import keys
+from common.objects import Objects
 from common.scripts import Script
+from common.stored import Away
 from ops.letters import Letter, Wanted, pages
 
 BATCH = 100  # letters in one script call; the server does nothing else meanwhile
@@ -24,12 +26,14 @@ _discard = Script("ops", "discard")
 
 
 class Moved(Struct):
-    """What came of one destination's: `gone` were taken by somebody else meanwhile, `full` stopped it."""
+    """What came of one destination's: `gone` were taken by somebody else meanwhile, `full` stopped it; of
+    `left` the object could not be removed."""
 
     name: str
     done: int = 0
     gone: int = 0
     full: bool = False
+    left: int = 0
 
 
 class Run(Struct, frozen=True):
@@ -37,6 +41,7 @@ class Run(Struct, frozen=True):
 
     redis: Redis
     namespace: str
+    objects: Objects
     wanted: Wanted
     told: Callable[[int], None]
     stop: asyncio.Event
@@ -93,9 +98,18 @@ async def discard(run: Run, names: Sequence[str]) -> list[Moved]:
     for one in moved:
         at = keys.Destination(run.namespace, one.name)
         async for ids in _batches(run, one.name, BATCH, run.left(moved)):
-            done = await _discard(run.redis, [at.dead, at.ledger], ids)
+            done, *objects = await _discard(run.redis, [at.dead, at.ledger, at.objects], ids)
             _book(run, one, done, len(ids) - done)
+            await _erase(run, one, [name.decode() for name in objects])
     return moved
+
+
+async def _erase(run: Run, one: Moved, objects: list[str]) -> None:
+    """Remove objects that were listed until now."""
+    try:
+        await run.objects.delete(one.name, objects)
+    except Away:
+        one.left += len(objects)  # told at the end; the sweeper finds them
 
 
 def split(page: Sequence[Letter], most: int) -> Iterator[list[str]]:

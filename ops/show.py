@@ -33,7 +33,7 @@ def table(letters: Sequence[Letter]) -> Table:
 
 def as_text(letter: Letter) -> str:
     """All that is known of one, a line per field and the alert below."""
-    told = summary(letter)
+    told = summary(letter) | {"object_error": letter.fault}
     lines = [f"{name:<12} {plain(str(value))}" for name, value in told.items() if value not in (None, "")]
     return "\n".join([*lines, *(f"    {plain(line)}" for line in _alert(letter).split("\n"))])
 

@@ -1,18 +1,21 @@
 #!lua
 -- append: puts alerts into the streams of their destinations, once per key.
 --
--- KEYS  per destination: stream, retry, dead, ledger, then one record per alert of its
--- ARGV  1 number of alerts A, 2 number of destinations D, 3 "1" when a duplicate must write too (fsync)
---       A times: key, content hash, alert
+-- KEYS  per destination: stream, retry, dead, ledger, objects, then one record per alert of its
+-- ARGV  1 number of alerts A, 2 number of destinations D, 3 "1" when a duplicate must write too (fsync),
+--       4 number of objects O
+--       A times: key, content hash, alert; the last O of them refer to an object, and are of one destination each
+--       O times the object's name
 --       D times: max_depth, max_dead, TTL of records in ms, number of alerts N, then N times the alert's place in 1..A
 -- Returns one integer per destination and alert, in the order of the records:
 --       1 queued, 2 dead letter since the queue is full, 3 no room at all: nothing was stored,
 --       4 duplicate, 5 duplicate of a delivery that is a dead letter; plus 10 when the content differs
 -- Without allow-oom: at maxmemory it is refused as a whole.
-local alerts, destinations, rewrite = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3] == '1'
+local alerts, destinations, rewrite, referring = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3] == '1', tonumber(ARGV[4])
 local time = redis.call('TIME')
 local now = string.format('%.0f', time[1] * 1000 + math.floor(time[2] / 1000))
-local k, a, codes = 1, 4 + 3 * alerts, {}
+local k, a, codes = 1, 5 + 3 * alerts + referring, {}
+local plain, NONE = alerts - referring, {}
 
 -- The ledger is short of a delivery exactly when one vanished and nobody has booked it yet. `fresh` is what this
 -- call has put into the queue and not yet booked as accepted.
@@ -24,15 +27,16 @@ local function book_lost(stream, retry, ledger, fresh)
 end
 
 for _ = 1, destinations do
-  local stream, retry, dead, ledger = KEYS[k], KEYS[k + 1], KEYS[k + 2], KEYS[k + 3]
+  local stream, retry, dead, ledger, objects = KEYS[k], KEYS[k + 1], KEYS[k + 2], KEYS[k + 3], KEYS[k + 4]
   local max_depth, max_dead, ttl, count = tonumber(ARGV[a]), tonumber(ARGV[a + 1]), ARGV[a + 2], tonumber(ARGV[a + 3])
   local depth = redis.call('XLEN', stream) + redis.call('ZCARD', retry)
   local letters = redis.call('XLEN', dead)
-  local known_before = count > 0 and redis.call('MGET', unpack(KEYS, k + 4, k + 3 + count)) or {}
+  local known_before = count > 0 and redis.call('MGET', unpack(KEYS, k + 5, k + 4 + count)) or {}
   local made = {} -- records that this very call has written
   local accepted, died = 0, 0
   for n = 1, count do
-    local record, place = KEYS[k + 3 + n], 4 + 3 * (tonumber(ARGV[a + 3 + n]) - 1)
+    local nth = tonumber(ARGV[a + 3 + n])
+    local record, place = KEYS[k + 4 + n], 2 + 3 * nth
     local key, content, alert = ARGV[place], ARGV[place + 1], ARGV[place + 2]
     local code = nil
     local known = made[record] or known_before[n]
@@ -48,15 +52,20 @@ for _ = 1, destinations do
       end
     end
     if not code then
-      local tail = ' 0 - 0 - ' .. now .. ' ' .. now .. ' 0 '
+      local tail, extra = ' 0 - 0 - ' .. now .. ' ' .. now .. ' 0 ', NONE
+      if nth > plain and (depth < max_depth or letters < max_dead) then
+        extra = { 'object', ARGV[4 + 3 * alerts + nth - plain] }
+        redis.call('SADD', objects, extra[2]) -- first: a name too many keeps an object, one too few could lose an alert
+      end
       if depth < max_depth then
-        local id = redis.call('XADD', stream, '*', 'key', key, 'alert', alert, 'attempt', '0', 'first_at', now)
+        local id = redis.call('XADD', stream, '*', 'key', key, 'alert', alert, 'attempt', '0', 'first_at', now,
+          unpack(extra))
         accepted, depth, code = accepted + 1, depth + 1, 1
         made[record] = 'queued ' .. id .. tail .. ' ' .. content
         redis.call('SET', record, made[record], 'PX', ttl)
       elseif letters < max_dead then
         local id = redis.call('XADD', dead, '*', 'key', key, 'reason', 'queue_full', 'error', '', 'status', '',
-          'attempts', '0', 'deliveries', '0', 'first_at', now, 'died_at', now, 'alert', alert)
+          'attempts', '0', 'deliveries', '0', 'first_at', now, 'died_at', now, 'alert', alert, unpack(extra))
         accepted, died, letters, code = accepted + 1, died + 1, letters + 1, 2
         made[record] = 'dead ' .. id .. tail .. 'queue_full ' .. content
         redis.call('SET', record, made[record], 'PX', ttl)
@@ -68,6 +77,6 @@ for _ = 1, destinations do
   end
   if accepted > 0 then redis.call('HINCRBY', ledger, 'accepted', accepted) end
   if died > 0 then redis.call('HINCRBY', ledger, 'died', died) end
-  k, a = k + 4 + count, a + 4 + count
+  k, a = k + 5 + count, a + 4 + count
 end
 return codes

@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from common.alert import Alert
 from common.outcomes import Outcome
+from common.reference import Reference
 
 
 class Unusable(ValueError):
@@ -33,7 +34,8 @@ class Delivery(Struct, frozen=True, kw_only=True):
     """One alert for one destination, as it is handed over for one attempt.
 
     `deliveries` counts how often the entry was handed out, `attempt` is the number of the attempt under way
-    (1 for the first), `first_at` when the delivery was accepted, ms.
+    (1 for the first), `first_at` when the delivery was accepted, ms. With a `reference` the alert is in an
+    object, and `alert` only stands for it: it is fetched before a destination sees the delivery.
     """
 
     entry_id: str
@@ -45,6 +47,7 @@ class Delivery(Struct, frozen=True, kw_only=True):
     replay_of: str | None = None
     force: bool = False
     trace: str | None = None
+    reference: Reference | None = None
 
 
 class DestinationType(Protocol):

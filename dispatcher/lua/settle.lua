@@ -1,14 +1,15 @@
 #!lua flags=allow-oom
 -- settle: carries out decisions, and tells the gate what came of it. What is no longer ours to decide changes nothing.
 --
--- KEYS  1 stream, 2 retry, 3 dead, 4 ledger, 5 gate, then one record per settlement,
+-- KEYS  1 stream, 2 retry, 3 dead, 4 ledger, 5 gate, 6 objects, then one record per settlement,
 --       then one resolved:<incident> per delivered resolution
 -- ARGV  1 group, 2 consumer, 3 max_dead, 4 TTL of records in ms, 5 TTL of resolved in ms, 6 number of deliveries D,
---       7 number of words of news W, 0 when there is nothing but successes to tell,
+--       7 number of words of news W, 0 when there is nothing but successes to tell, 8 number of objects O,
 --       then the news about the destination: what came of the probe ("ok", "failed", "throttled", "back": no attempt was
 --       made, or ""), failures since the last success, the last one's error, failures that close the gate, ms for which,
 --       ms that the destination asked for or 0, what it said then, error of the last that met gate_on, keys that did
 --       since the last success,
+--       then O times what nobody needs any more once it is done: place of the settlement in the answer, object's name,
 --       then D times what was delivered: id, words 3 to 7 of its record (common/record.py),
 --       event time in ms of a resolution or "",
 --       then any other settlement: verb, id, delivery count, "" when it was not claimed, "gone" when it met gate_on,
@@ -21,9 +22,9 @@
 --       dead       reason       of the entry, with what its dead letter shows as alert
 -- Returns one integer per settlement: 1 done, 0 fenced: nothing changed, 2 dead letters are at their cap: it waits
 --       in `retry` with its reason, 3 the gate is `gone`: it waits in `retry`, its attempt not counted
-local stream, retry, dead, ledger, gate = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
+local stream, retry, dead, ledger, gate, objects = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
 local group, consumer, max_dead, ttl, ttl_resolved = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4], ARGV[5]
-local deliveries, words = tonumber(ARGV[6]), tonumber(ARGV[7])
+local deliveries, words, held = tonumber(ARGV[6]), tonumber(ARGV[7]), tonumber(ARGV[8])
 local FULL_DELAY = 30000
 local time = redis.call('TIME')
 local ms = time[1] * 1000 + math.floor(time[2] / 1000)
@@ -60,10 +61,10 @@ local function hear()
   local g, flat = {}, redis.call('HGETALL', gate)
   for n = 1, #flat, 2 do g[flat[n]] = flat[n + 1] end
   if words == 0 and not g.failures and not g.gone_1 then return g.state end
-  local result, failures, failed, most, open, throttled, refused, gone = unpack(ARGV, 8, words > 0 and 15 or 7)
+  local result, failures, failed, most, open, throttled, refused, gone = unpack(ARGV, 9, words > 0 and 16 or 8)
   if g.prober == consumer and (result or '') ~= '' then end_probe(g, result, failed, open) end
   if deliveries > 0 then g.failures, g.gone_1, g.gone_2 = nil, nil, nil end
-  for n = 16, 7 + words do meet_gone(g, ARGV[n], gone) end
+  for n = 17, 8 + words do meet_gone(g, ARGV[n], gone) end
   if tonumber(failures or 0) > 0 and (not g.state or g.state == 'throttled') then
     g.failures = string.format('%.0f', (g.failures or 0) + failures)
     if tonumber(g.failures) >= tonumber(most) then close(g, 'breaker', failed, ms + open) end
@@ -148,7 +149,8 @@ function verbs.dead(s, fields)
   end
   redis.call('XADD', dead, '*', 'key', f.key or '', 'reason', s.detail, 'error', s.error,
     'status', s.status == '-' and '' or s.status, 'attempts', s.attempts, 'deliveries', s.deliveries,
-    'first_at', f.first_at or now, 'died_at', now, 'alert', f.alert or '')
+    'first_at', f.first_at or now, 'died_at', now, 'alert', f.alert or '',
+    unpack(f.object and { 'object', f.object } or {}))
   if s.owns then remember(s, 'dead', '0') end
   remove(s)
   if not f.key then count('accepted') end
@@ -211,29 +213,32 @@ local function book_found(vanished)
   if found > 0 then redis.call('HINCRBY', ledger, 'accepted', found) end
 end
 
-local first = 8 + words
+local first = 9 + words + 2 * held
 local a, i, next_resolved = first, 1, #KEYS
 for n = first, first - 1 + 3 * deliveries, 3 do
   if ARGV[n + 2] ~= '' then next_resolved = next_resolved - 1 end
 end
 local gate_state = deliveries + words > 0 and hear()
-local known = #KEYS > 5 and redis.call('MGET', unpack(KEYS, 6, next_resolved)) or {}
+local known = #KEYS > 6 and redis.call('MGET', unpack(KEYS, 7, next_resolved)) or {}
 while a <= #ARGV do
   if i <= deliveries then
-    answers[i] = deliver(KEYS[5 + i], known[i], a)
+    answers[i] = deliver(KEYS[6 + i], known[i], a)
     if ARGV[a + 2] ~= '' then
       next_resolved = next_resolved + 1
       if answers[i] == 1 then resolve(KEYS[next_resolved], ARGV[a + 2]) end
     end
     a = a + 3
   else
-    answers[i], a = other(KEYS[5 + i], known[i], a, gate_state)
+    answers[i], a = other(KEYS[6 + i], known[i], a, gate_state)
   end
   i = i + 1
 end
 local vanished = #removed
 for first = 1, #removed, 4000 do
   vanished = vanished - redis.call('XDEL', stream, unpack(removed, first, math.min(first + 3999, #removed)))
+end
+for a = 9 + words, first - 1, 2 do
+  if answers[tonumber(ARGV[a])] == 1 then redis.call('SREM', objects, ARGV[a + 1]) end
 end
 for name, by in pairs(book) do redis.call('HINCRBY', ledger, name, by) end
 if vanished > 0 then book_found(vanished) end

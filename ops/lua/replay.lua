@@ -37,6 +37,7 @@ for _, letter in ipairs(letters) do
   for i = 1, #letter[2], 2 do f[letter[2][i]] = letter[2][i + 1] end
   local entry = { 'key', f.key or '', 'alert', f.alert or '', 'attempt', '0', 'first_at', now, 'replay_of', letter[1] }
   if force then entry[11], entry[12] = 'force', '1' end
+  if f.object then entry[#entry + 1], entry[#entry + 2] = 'object', f.object end
   redis.call('XADD', stream, '*', unpack(entry))
   redis.call('HINCRBY', ledger, 'replayed', 1)
   redis.call('XDEL', dead, letter[1])

@@ -51,7 +51,8 @@ local function bury(record, id, fields, deliveries)
   for i = 1, #fields, 2 do f[fields[i]] = fields[i + 1] end
   redis.call('XADD', dead, '*', 'key', f.key or '', 'reason', f.reason or 'removed', 'error', f.error or '',
     'status', f.status ~= '-' and f.status or '', 'attempts', f.attempt or '0', 'deliveries', deliveries,
-    'first_at', f.first_at or now, 'died_at', now, 'alert', f.alert or table.concat(fields, ' '))
+    'first_at', f.first_at or now, 'died_at', now, 'alert', f.alert or table.concat(fields, ' '),
+    unpack(f.object and { 'object', f.object } or {}))
   remember(record, id)
   if not f.key then redis.call('HINCRBY', ledger, 'accepted', 1) end
   redis.call('HINCRBY', ledger, 'died', 1)

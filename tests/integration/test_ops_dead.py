@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 from redis.asyncio import Redis
 
+from common.objects import Objects
 from ops import move
 from ops.filters import Chosen
 from tests.support.books import AT, Book, link
@@ -25,6 +26,7 @@ from tests.support.processes import ROOT, Processes
 from tests.support.servers import Server
 
 HOUR = 3_600_000
+NOWHERE = Objects("memory://", "redispatch")
 Connected = Callable[[Server | str], Redis]
 
 
@@ -304,7 +306,7 @@ async def test_replay_does_not_chase_what_dies_again(
         def dies_again(moved: int) -> None:
             pager.die(moved)
 
-        run = move.Run(redis, "redispatch", Chosen().wanted(0), dies_again, asyncio.Event())
+        run = move.Run(redis, "redispatch", NOWHERE, Chosen().wanted(0), dies_again, asyncio.Event())
         moved = await move.replay(run, ["pager"], 1000, move.Pace(None), force=False)
         assert [one.done for one in moved] == [35]
         assert len(pager.dead()) == 35
@@ -321,7 +323,7 @@ async def test_what_somebody_else_took_is_told(valkey: Server, connected: Connec
             if moved == 10:
                 client.hincrby(pager.at.ledger, "discarded", client.xdel(pager.at.dead, *ids))
 
-        run = move.Run(redis, "redispatch", Chosen().wanted(0), told, asyncio.Event())
+        run = move.Run(redis, "redispatch", NOWHERE, Chosen().wanted(0), told, asyncio.Event())
         moved = await move.replay(run, ["pager"], 1000, move.Pace(100), force=False)
         assert [(one.done, one.gone) for one in moved] == [(10, 6)]
         assert pager.unaccounted() == (0, 0)

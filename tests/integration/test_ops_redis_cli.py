@@ -102,7 +102,7 @@ def test_replay_by_id_bounded_forced(pager: Book, cli: Callable[..., list[str]])
 
 def test_discard(pager: Book, cli: Callable[..., list[str]]) -> None:
     ids = pager.die(4)
-    keys = [pager.at.dead, pager.at.ledger]
+    keys = [pager.at.dead, pager.at.ledger, pager.at.objects]
     assert cli("discard", keys, ids[0], "1-1", ids[2], ids[0]) == ["2"]
     assert pager.unaccounted() == (0, 0)
     assert cli("discard", keys, ids[1], "nonsense")[0].startswith("ERR")
@@ -198,7 +198,7 @@ def test_the_queue_drains_at_maxmemory(pager: Book, server: Server, cli: Callabl
     ids = pager.die(3)
     server.cli("CONFIG", "SET", "maxmemory", "1")
     assert cli("replay", replay_keys(pager), "1", "100", "") == ["1", "0", ""]
-    assert cli("discard", [pager.at.dead, pager.at.ledger], ids[1]) == ["1"]
+    assert cli("discard", [pager.at.dead, pager.at.ledger, pager.at.objects], ids[1]) == ["1"]
     assert cli("pause", gate_keys(pager))[0] == ""
     server.cli("CONFIG", "SET", "maxmemory", "0")
     assert pager.unaccounted() == (0, 0)

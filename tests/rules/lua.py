@@ -9,11 +9,11 @@ from msgspec import Struct
 
 KEYLESS = {"TIME"}
 SUBCOMMANDS = {"XINFO", "XGROUP"}  # their key comes after a word
-TYPES = {"X": "stream", "Z": "sorted set", "H": "hash"}  # by a command's first letter
+TYPES = {"X": "stream", "Z": "sorted set", "H": "hash", "S": "set"}  # by a command's first letter
 STRINGS = {"GET", "SET", "MGET"}
 WRITING = {
     *("XADD", "XDEL", "XACK", "XCLAIM", "XGROUP", "ZADD", "ZREM", "SET", "HSET", "HINCRBY", "HDEL", "DEL"),
-    *("PEXPIRE", "PEXPIREAT"),
+    *("PEXPIRE", "PEXPIREAT", "SADD", "SREM"),
 }
 _LOCALS = re.compile(r"local ([\w, ]+?) = (.+)")
 _FUNCTION = re.compile(r"function ([\w.]+)\(([\w, ]*)\)")

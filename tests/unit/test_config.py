@@ -339,6 +339,35 @@ def test_overrides(loaded: Load) -> None:
     assert settings.dispatcher.drain_timeout == 3.0
 
 
+def test_a_path_of_objects_is_relative_to_the_file(loaded: Load, tmp_path: Path) -> None:
+    assert loaded("queue: {}").objects.url == f"{tmp_path}/data/objects"
+    assert loaded("objects: {url: large}").objects.url == f"{tmp_path}/large"
+    assert loaded("queue: {}", REDISPATCH_OBJECTS_URL="/large").objects.url == "/large"
+    assert loaded("objects: {url: 'file:///a%20b'}").objects.url == "/a b"
+    assert loaded("objects: {url: 's3://bucket/a'}").objects.url == "s3://bucket/a"
+
+
+@pytest.mark.parametrize(
+    ("url", "told"),
+    [
+        ("", "expected a path or a URL"),
+        (
+            "http://h/bucket",
+            "expected a path, or a URL that begins with file://, s3://, gs://, az://, memory://",
+        ),
+        ("s3://", "expected the bucket's name behind s3://"),
+        ("s3://key:hunter2@bucket", "without credentials and options: those come from the environment"),
+        ("az://bucket?sig=hunter2", "without credentials and options: those come from the environment"),
+        ("file://relative/path", "expected an absolute path behind file://, or a path alone"),
+    ],
+)
+def test_places_of_objects_that_are_none(faults: Faults, url: str, told: str) -> None:
+    (line,) = faults(f"objects: {{url: '{url}'}}")
+    assert line.startswith("r.yaml:1 objects.url: ")
+    assert line.endswith(told)
+    assert "hunter2" not in line
+
+
 def test_an_override_is_taken_as_it_is(loaded: Load) -> None:
     assert loaded("queue: {}", REDISPATCH_REDIS_URL="redis://:${X@h").redis.url == "redis://:${X@h"
 
@@ -352,7 +381,7 @@ def test_faults_of_overrides_name_the_variable(faults: Faults) -> None:
             REDISPATCH_INGEST_LISTEN="8080",
             REDISPATCH_READINGS_ZZZ="x",
             REDISPATCH_DESTINATIONS_URL="x",
-            REDISPATCH_OBJECTS_URL="s3://x",
+            REDISPATCH_OBJECTS_URL="ftp://x",
         )
     ) == {
         "REDISPATCH_DESTINATIONS_URL: destinations can't be set by variables, since it is a list; "
@@ -360,23 +389,20 @@ def test_faults_of_overrides_name_the_variable(faults: Faults) -> None:
         "REDISPATCH_INGEST_LISTN: is no setting; did you mean REDISPATCH_INGEST_LISTEN?",
         "REDISPATCH_READINGS_ZZZ: is no setting; readings has keep",
         "REDISPATCH_QUEUE_MAX_DEPTH: expected a whole number, got 'many'",
-        "REDISPATCH_OBJECTS_URL: is not available yet",
+        "REDISPATCH_OBJECTS_URL: expected a path, or a URL that begins with file://, s3://, gs://, az://, memory://",
         "REDISPATCH_INGEST_LISTEN: expected address:port such as 127.0.0.1:8080 or [::1]:8080",
     }
 
 
 def test_other_variables_are_left_alone(loaded: Load) -> None:
-    assert (
-        loaded(
-            "queue: {}",
-            REDISPATCH_CONFIG="x",
-            REDISPATCH_LOG="debug",
-            REDISPATCH_INGEST="x",
-            REDISPATCH_AGENT_URL="x",
-            INGEST_LISTEN="x",
-        )
-        == Settings()
-    )
+    assert loaded(
+        "queue: {}",
+        REDISPATCH_CONFIG="x",
+        REDISPATCH_LOG="debug",
+        REDISPATCH_INGEST="x",
+        REDISPATCH_AGENT_URL="x",
+        INGEST_LISTEN="x",
+    ) == loaded("queue: {}")
 
 
 def test_what_kubernetes_sets_for_services_is_left_alone(loaded: Load) -> None:
@@ -389,7 +415,7 @@ def test_what_kubernetes_sets_for_services_is_left_alone(loaded: Load) -> None:
         "REDISPATCH_INGEST_PORT_80_TCP_ADDR": "10.0.0.1",
         "REDISPATCH_REDIS_PORT_6379_TCP_PROTO": "tcp",
     }
-    assert loaded("queue: {}", **links) == Settings()
+    assert loaded("queue: {}", **links) == loaded("queue: {}")
 
 
 def test_a_port_of_ones_own_is_not(faults: Faults) -> None:

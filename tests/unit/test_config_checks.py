@@ -148,6 +148,9 @@ def test_a_route_to_a_name_that_is_nearly_right(config: Path) -> None:
         "dispatcher: {listen: '0.0.0.0:8081'}",
         "ingest: {durability: replicated, replicas: 2}",
         "ingest: {durability: fsynced}",
+        "objects: {url: 's3://bucket/prefix'}",
+        "objects: {url: 'memory://'}",
+        "objects: {url: 'file:///var/lib/redispatch'}",
         "redis: {url: 'rediss://u:p@h:1/15'}",
         "redis: {url: 'unix:///run/redis.sock?db=1'}",
         "redis: {url: 'redis://[::1]:6379'}",
@@ -188,11 +191,16 @@ def test_tokens(config: Path, text: str, expected: list[str]) -> None:
     assert not any("the token itself" in line or HASH[1:] in line for line in told)
 
 
+def test_paths_of_certificates_are_relative_to_the_file(config: Path) -> None:
+    """And nobody but ingest and `check` reads them: the dispatcher has no right to."""
+    config.write_text("ingest: {tls: {cert: a.pem, key: /etc/b.pem}}")
+    tls = load(str(config), {}).ingest.tls
+    assert (tls.cert, tls.key, tls.client_ca) == (str(config.parent / "a.pem"), "/etc/b.pem", None)
+
+
 @pytest.mark.parametrize(
     ("text", "path"),
     [
-        ("objects: {}", "objects"),
-        ("objects: {url: 's3://x'}", "objects"),
         ("redis: {url: 'redis+sentinel://h1:26379,h2:26379/master/0'}", "redis.url"),
         ("redis: {url: 'redis+cluster://h1:7000,h2:7000'}", "redis.url"),
     ],

@@ -65,8 +65,9 @@ async def test_replayed_after_another_copy_was_delivered_is_a_duplicate_unless_f
 
 async def test_discard_removes_and_counts_each_once(stand: Stand) -> None:
     first, second = await died(stand, "a", "b")
-    assert await _discard(stand.redis, [stand.at.dead, stand.at.ledger], [first, first, "1-1"]) == 1
-    assert await _discard(stand.redis, [stand.at.dead, stand.at.ledger], [second]) == 1
+    touched = [stand.at.dead, stand.at.ledger, stand.at.objects]
+    assert await _discard(stand.redis, touched, [first, first, "1-1"]) == [1]
+    assert await _discard(stand.redis, touched, [second]) == [1]
     now = await stand.balanced()
     assert (now.dead_letters, now.ledger.discarded, now.ledger.died) == (0, 2, 2)
 

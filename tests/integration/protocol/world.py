@@ -350,7 +350,7 @@ class World:
         """The oldest dead letters."""
         at, ids = self.keys[name], list(self.pictures[name].dead)[:most]
         if ids:
-            await _discard(self.redis, [at.dead, at.ledger], ids)
+            await _discard(self.redis, [at.dead, at.ledger, at.objects], ids)
         await self._checked(name, {})
 
     async def shut(self, name: str, state: str) -> None:
