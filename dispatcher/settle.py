@@ -56,48 +56,60 @@ async def settle(
     lease_back: bool = False,
 ) -> list[Settled]:
     """One answer per settlement, in order. `lease_back` gives a probe back that is in none of them."""
-    successes: list[int] = []
+    done = _successes(batch, keys, consumer)
     others: list[int] = []
+    rest: list[Argument] = []
+    for place, item in enumerate(batch):
+        if not isinstance(item.settlement, Delivered):
+            others.append(place)
+            rest += _told(item, item.settlement)
+    records = done.records + [keys.record(_key(batch[place].entry)) for place in others]
+    order = done.places + others
+    words = _news(batch, silent=not others, lease_back=lease_back).words(caps.breaker)
+    held = _held(batch, order)
+    counts = [len(done.places), len(words), len(held) // 2]
+    codes = await _script(
+        redis,
+        [keys.stream, keys.retry, keys.dead, keys.ledger, keys.gate, keys.objects, *records, *done.resolved],
+        [
+            *(GROUP, consumer, caps.max_dead, caps.record_ttl, caps.resolved_ttl),
+            *(*counts, *words, *held, *done.told, *rest),
+        ],
+    )
+    answers = [Settled.FENCED] * len(batch)
+    for place, code in zip(order, codes, strict=True):
+        answers[place] = _ANSWERS[code]
+    return answers
+
+
+class _Successes(Struct):
+    """Where they are in the batch, their keys, and what the script is told of them."""
+
+    places: list[int] = []
     records: list[str] = []
     resolved: list[str] = []
     told: list[Argument] = []
-    rest: list[Argument] = []
-    probed = False
+
+
+def _successes(batch: Sequence[Settling], keys: Destination, consumer: str) -> _Successes:
+    done = _Successes()
     for place, item in enumerate(batch):
         settlement, delivery = item.settlement, item.delivery
-        probed = probed or item.probe
         if isinstance(settlement, Delivered) and delivery is not None:
-            successes.append(place)
-            records.append(keys.record(delivery.key))
-            told += _succeeded(delivery, settlement, consumer)
+            done.places.append(place)
+            done.records.append(keys.record(delivery.key))
+            done.told += _succeeded(delivery, settlement, consumer)
             if delivery.alert.status is Status.RESOLVED:
-                resolved.append(keys.resolved(delivery.alert.incident))
-        elif not isinstance(settlement, Delivered):
-            others.append(place)
-            rest += _told(item, settlement)
-    records += [keys.record(_key(batch[place].entry)) for place in others]
-    heard = news(batch) if others or probed else News()
+                done.resolved.append(keys.resolved(delivery.alert.incident))
+    return done
+
+
+def _news(batch: Sequence[Settling], *, silent: bool, lease_back: bool) -> News:
+    """What the batch says of the destination; when it is `silent`, only a probe says something."""
+    heard = News() if silent and not any(item.probe for item in batch) else news(batch)
     if lease_back and heard.probe is None:
         heard.probe = Probe.BACK
-    words = heard.words(caps.breaker)
-    held = _held(batch, successes + others)
-    numbers: list[Argument] = [
-        caps.max_dead,
-        caps.record_ttl,
-        caps.resolved_ttl,
-        len(successes),
-        len(words),
-        len(held) // 2,
-    ]
-    codes = await _script(
-        redis,
-        [keys.stream, keys.retry, keys.dead, keys.ledger, keys.gate, keys.objects, *records, *resolved],
-        [GROUP, consumer, *numbers, *words, *held, *told, *rest],
-    )
-    answers = [Settled.FENCED] * len(batch)
-    for place, code in zip(successes + others, codes, strict=True):
-        answers[place] = _ANSWERS[code]
-    return answers
+    return heard
 
 
 def _succeeded(delivery: Delivery, settlement: Delivered, consumer: str) -> tuple[Argument, ...]:
