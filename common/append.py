@@ -155,12 +155,12 @@ class Store:
         return touched, args
 
     async def _run(self, names: list[str], calls: list[_Call]) -> tuple[list[Any], bool]:
-        """The replies, and whether they are those of the first call."""
+        """The replies, and whether what they call a duplicate surely is not from this very append."""
         try:
             return await self._send(names, calls), True
         except errors.NoScriptError:
             await _script.load(self._wire)
-            return await self._send(names, calls), False  # what did go in is a duplicate now
+            return await self._send(names, calls), len(calls) == 1  # of several some may have gone in
 
     async def _send(self, names: list[str], calls: list[_Call]) -> list[Any]:
         pipeline: list[Command] = [("SADD", keys.destinations(self._namespace), *names)]
