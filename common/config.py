@@ -18,7 +18,7 @@ from common.convert import convert
 from common.document import read
 from common.faults import ConfigError, Fault, Report
 from common.kinds import Kinds
-from common.settings import Objects, Settings
+from common.settings import Ingest, Objects, Settings
 
 __all__ = ["ConfigError", "Fault", "Loaded", "load", "load_with_places"]
 
@@ -54,7 +54,9 @@ def load_with_places(
     references.expand(root, environ, (), report)
     to = destinations.take_out(root, kinds, report)
     settings = cast(Settings, convert(schema, root, (), report))
-    settings = structs.replace(settings, destinations=to, objects=_objects(settings, report))
+    settings = structs.replace(
+        settings, destinations=to, objects=_objects(settings, report), ingest=_ingest(settings, report)
+    )
     not_yet.refuse(settings, report)
     cross_checks.check(settings, kinds, report)
     report.end()
@@ -69,3 +71,11 @@ def _objects(settings: Settings, report: Report) -> Objects:
         report.fault(("objects", "url"), wrong)
         return settings.objects
     return Objects(url=stored.resolved(url, FilePath(report.file).parent))
+
+
+def _ingest(settings: Settings, report: Report) -> Ingest:
+    """With absolute paths."""
+    directory, tls = FilePath(report.file).parent, settings.ingest.tls
+    told = {name: getattr(tls, name) for name in tls.__struct_fields__}
+    paths = {name: str((directory / path).absolute()) for name, path in told.items() if path}
+    return structs.replace(settings.ingest, tls=structs.replace(tls, **paths)) if paths else settings.ingest

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import ssl
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
@@ -31,6 +32,8 @@ Handler: TypeAlias = Callable[[Request], Awaitable[web.StreamResponse]]
 Observe: TypeAlias = Callable[[str, int, float], None]
 
 KEEPALIVE = 75.0  # seconds; above the usual intervals of senders and the idle time of load balancers
+HANDSHAKE = 10.0  # seconds for TLS
+BACKLOG = 1024  # connections that wait until they are accepted, if net.core.somaxconn lets so many
 LINGER = 2.0  # seconds to read on after a refusal, so that the sender gets to see it
 SMALL = 65_536  # bytes of an unread body that are cheaper to read than a new connection
 PROBES = ("/healthz", "/readyz", "/metrics")
@@ -255,10 +258,19 @@ class Server:
         await self._protocols.shutdown(1)
 
 
-async def serve(site: Site, listen: str, *, setting: str, shared: bool = False) -> Server:
+async def serve(
+    site: Site,
+    listen: str,
+    *,
+    setting: str,
+    shared: bool = False,
+    tls: ssl.SSLContext | None = None,
+    keepalive: float = KEEPALIVE,
+) -> Server:
     """Listen on `address:port` (port 0: any); `setting` is its name. Raises CannotListen.
 
-    `shared`: with others who do the same, each of whom gets some of the connections.
+    `shared`: with others who do the same, each of whom gets some of the connections. `keepalive`: seconds
+    after which a connection without a request is closed.
     """
     try:
         address = Address.parse(listen)
@@ -269,12 +281,18 @@ async def serve(site: Site, listen: str, *, setting: str, shared: bool = False) 
         access_log=None,
         logger=_quiet(),
         auto_decompress=False,
-        keepalive_timeout=KEEPALIVE,
+        keepalive_timeout=keepalive,
         lingering_time=LINGER,
     )
     try:
         listener = await asyncio.get_running_loop().create_server(
-            protocols, address.host, address.port, backlog=1024, reuse_port=shared or None
+            protocols,
+            address.host,
+            address.port,
+            backlog=BACKLOG,
+            reuse_port=shared or None,
+            ssl=tls,
+            ssl_handshake_timeout=None if tls is None else HANDSHAKE,
         )
     except OSError as fault:
         raise cannot_listen(listen, setting, fault) from fault

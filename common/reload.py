@@ -30,7 +30,7 @@ _BOTH = (
     "objects.url",
 )
 RESTART = {
-    "ingest": (*_BOTH, "ingest.listen", "ingest.workers"),
+    "ingest": (*_BOTH, "ingest.listen", "ingest.tls", "ingest.workers"),
     "dispatcher": (*_BOTH, "dispatcher.listen", "dispatcher.visibility_timeout"),
 }  # what a running service can't change
 

@@ -33,6 +33,16 @@ class Redis(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     ] = Duration(0.8)
 
 
+class ServerTls(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """TLS of a server: files in PEM, relative to this one; what is replaced is taken within seconds."""
+
+    cert: Annotated[str | None, Meta(description="its certificate, with the chain behind it")] = None
+    key: Annotated[str | None, Meta(description="the certificate's key, without a password")] = None
+    client_ca: Annotated[
+        str | None, Meta(description="who vouches for clients; then each needs a certificate")
+    ] = None
+
+
 class Ingest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The HTTP service that takes alerts and readings."""
 
@@ -50,6 +60,7 @@ class Ingest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     replicas: Annotated[Count, Meta(description="how many replicas `replicated` waits for")] = 1
     durability_timeout: Annotated[Duration, Meta(description="how long it waits; 503 after it")] = Duration(1)
     allow_anonymous: Annotated[bool, Meta(description="listen beyond loopback without tokens")] = False
+    tls: Annotated[ServerTls, Meta(description="speaks TLS when there is a certificate")] = ServerTls()
 
 
 class Dispatcher(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

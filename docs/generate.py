@@ -109,7 +109,8 @@ def _table(name: str, text: str, fields: Iterable[inspect.Field], *, overridable
         meaning = _meaning(field.type) + (_LATER if not_yet.is_to_come(name, field.encode_name) else "")
         meaning += _AT_RESTART if f"{name}.{field.name}" in _KEPT else ""
         cells = [f"`{field.encode_name}`", _default(field), _takes(field.type), meaning]
-        cells += [f"`{PREFIX}{name}_{field.encode_name}`".upper()] if overridable else []
+        if overridable:
+            cells.append("" if _structs(field.type) else f"`{PREFIX}{name}_{field.encode_name}`".upper())
         yield "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
     yield ""
 

@@ -13,7 +13,7 @@ from typing import NoReturn
 from redis.asyncio import Redis
 
 from common import connect
-from common.http import PROBES, Handler, Site, serve
+from common.http import PROBES, CannotListen, Handler, Site, serve
 from common.log import Log
 from common.reload import Watch
 from common.service import calm_collector, reach
@@ -31,6 +31,7 @@ from ingest.receive import Receiver
 from ingest.route import Router
 from ingest.senders import Sender, Senders
 from ingest.spend import Spender
+from ingest.tls import Certificates, TlsFault
 
 PATHS = (*operations.PATHS, *PROBES)  # also the label `route` of metrics
 QUIET = 5.0  # seconds between two log lines about Redis
@@ -181,16 +182,23 @@ async def run(
         service.metrics.workers.set(1)
     _beat(service.metrics)
     where, shared = listen or settings.ingest.listen, listen is not None
-    server = await serve(service.site, where, setting="ingest.listen", shared=shared)
+    try:
+        certificates = Certificates(settings.ingest.tls)
+    except TlsFault as fault:
+        raise CannotListen(str(fault)) from fault
+    server = await serve(
+        service.site, where, setting="ingest.listen", shared=shared, tls=certificates.context
+    )
     log.info("listening", address=server.address)
     try:
         await service.reach_redis(stop)
         calm_collector()
         async with asyncio.TaskGroup() as tasks:
             following = watch.follow(settings, service.take, service.metrics.reload_failed.set)
-            watching = tasks.create_task(following)
+            watching = [tasks.create_task(each) for each in (following, certificates.follow())]
             await stop.wait()
-            watching.cancel()
+            for task in watching:
+                task.cancel()
     finally:
         service.draining = True
         log.info("stopping")

@@ -17,6 +17,7 @@ from common.settings import Destination, Match, Route, Settings
 from common.stored import scheme
 from common.units import Address, Duration, Size
 from dispatcher.destinations import kinds
+from ingest.tls import TlsFault, context
 
 Warned: TypeAlias = Iterator[tuple[Path, str]]
 
@@ -42,6 +43,10 @@ def check(
         out.write("".join(f"fault: {fault}\n" for fault in error.faults))
         out.write(f"{_count(len(error.faults), 'fault')}, nothing would start\n")
         return 1
+    wrong = _tls(loaded.settings)
+    if wrong is not None:
+        out.write(f"fault: {loaded.report.place(wrong[0])}: {wrong[1]}\n")
+        return 1
     if loaded.settings.routes and not any(route.match == Match() for route in loaded.settings.routes):
         where = loaded.report.place(("routes",))
         out.write(f"fault: {where}: an alert that fits none of them is refused; end with {{to: [...]}}\n")
@@ -63,6 +68,15 @@ def warnings(settings: Settings) -> Warned:
         yield from _timeouts(settings, destination, path)
         yield from (((*path, *below), message) for below, message in kinds.warnings(destination))
         yield from _schedule(destination, path)
+
+
+def _tls(settings: Settings) -> tuple[Path, str] | None:
+    """Why ingest would not start, though the file alone is right."""
+    try:
+        context(settings.ingest.tls)
+    except TlsFault as fault:
+        return ("ingest", "tls", fault.setting), fault.why
+    return None
 
 
 def memory(settings: Settings, maxmemory: int | None) -> str:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import socket
+import ssl
 import urllib.error
 import urllib.request
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import click
@@ -13,7 +15,11 @@ import click
 from common.units import Address
 from ops import options
 
+if TYPE_CHECKING:
+    from common.settings import Settings
+
 TIMEOUT = 10.0  # seconds
+_FILE = click.Path(exists=True, dir_okay=False)
 
 
 @click.command()
@@ -25,21 +31,32 @@ TIMEOUT = 10.0  # seconds
 @click.option("--summary", help="A sentence for people.")
 @click.option("--url", metavar="URL", help="Where ingest is; ingest.listen of the configuration by default.")
 @click.option("--token", envvar="REDISPATCH_TOKEN", help="Bearer token, when ingest wants one.")
-def send(config: str | None, url: str | None, token: str | None, **alert: str | None) -> None:
+@click.option("--ca", type=_FILE, help="Who vouches for ingest's certificate; the system's authorities else.")
+@click.option("--cert", type=_FILE, help="Our certificate and its key, when ingest wants one.")
+def send(
+    config: str | None,
+    url: str | None,
+    token: str | None,
+    ca: str | None,
+    cert: str | None,
+    **alert: str | None,
+) -> None:
     """Post one test alert to ingest.
 
     The same host, name and severity again within dedupe.window (a minute) is a duplicate and is not sent: try
     another --host.
     """
-    base = url or base_url(options.settings(config).ingest.listen)
+    base = url or ingest_url(options.settings(config))
     if urlsplit(base).scheme not in ("http", "https"):
         raise click.BadParameter(f"{base!r} is no http:// or https:// address", param_hint="--url")
+    if token and not (token.isascii() and token.isprintable()):
+        raise click.BadParameter("has to be printable ASCII characters", param_hint="--token")
     headers = {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {token}"} if token else {})
     body = json.dumps({name: value for name, value in alert.items() if value is not None}).encode()
     target = base.rstrip("/") + "/v1/alerts"
     request = urllib.request.Request(target, body, headers)  # noqa: S310 - the scheme was looked at above
     try:
-        with urllib.request.urlopen(request, timeout=TIMEOUT) as answer:  # noqa: S310 - as above
+        with urllib.request.urlopen(request, timeout=TIMEOUT, context=_tls(ca, cert)) as answer:  # noqa: S310 - as above
             click.echo(f"{answer.status} {answer.read().decode()}")
     except urllib.error.HTTPError as refusal:
         with refusal:
@@ -49,6 +66,24 @@ def send(config: str | None, url: str | None, token: str | None, **alert: str | 
         why = getattr(fault, "reason", fault)
         reason = options.reason(why) if isinstance(why, OSError) else why
         raise click.ClickException(f"{target} can't be reached ({reason}); is ingest running?") from fault
+
+
+def _tls(ca: str | None, cert: str | None) -> ssl.SSLContext:
+    file = ca
+    try:
+        made = ssl.create_default_context(cafile=ca)
+        if cert is not None:
+            file = cert
+            made.load_cert_chain(cert, password="")  # so that nobody is asked for one
+    except OSError as fault:  # ssl's errors are such
+        raise click.ClickException(f"{file} can't be used: no certificate in PEM, or no key") from fault
+    return made
+
+
+def ingest_url(settings: Settings) -> str:
+    """Where ingest is reached from this machine."""
+    url = base_url(settings.ingest.listen)
+    return url.replace("http:", "https:", 1) if settings.ingest.tls.cert is not None else url
 
 
 def base_url(listen: str) -> str:

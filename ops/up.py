@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import os
 import signal
+import ssl
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
@@ -25,7 +26,7 @@ from common.settings import Settings
 from common.units import Address
 from dispatcher.destinations.webhook import Settings as Webhook
 from ops import children, embedded, lock, options
-from ops.send import base_url
+from ops.send import base_url, ingest_url
 
 EVERY = 0.02  # seconds between looks at a child that is not ready yet
 SERVER_PATIENCE = 15.0  # seconds a server may take to write its data
@@ -79,8 +80,8 @@ class Up:
             await self._start_receiver(self._plan.secrets)
         for service in ("dispatcher", "ingest"):
             await self._start(service, children.module(service))
-        for listen in (settings.dispatcher.listen, settings.ingest.listen):
-            await self._ready(partial(_answers, f"{base_url(listen)}/readyz"))
+        await self._ready(partial(_answers, f"{base_url(settings.dispatcher.listen)}/readyz"))
+        await self._ready(_readiness(settings))
         click.echo(banner(self._plan))
         await self._children.until_one_dies()
 
@@ -149,6 +150,15 @@ async def _must_be_free(setting: str, listen: str) -> None:
         raise click.ClickException(f"something already listens on {url.netloc}: end it, or change {setting}")
 
 
+def _readiness(settings: Settings) -> Callable[[], Awaitable[bool]]:
+    """Whether ingest is ready; where it wants a certificate, which we have not, whether somebody listens."""
+    url = ingest_url(settings)
+    if settings.ingest.tls.client_ca is None:
+        return partial(_answers, f"{url}/readyz")
+    parts = urlsplit(url)
+    return partial(_connects, parts.hostname or "", parts.port or 0)
+
+
 async def _connects(host: str, port: int) -> bool:
     try:
         _, writer = await asyncio.open_connection(host, port)
@@ -159,11 +169,12 @@ async def _connects(host: str, port: int) -> bool:
 
 
 async def _answers(url: str) -> bool:
-    """Whether a GET of that address is answered with 200 now."""
+    """Whether a GET of that address is answered with 200 now; whose certificate it shows does not matter."""
     parts = urlsplit(url)
+    tls = ssl._create_unverified_context() if parts.scheme == "https" else None  # noqa: S323 - it is our child
     try:
         async with asyncio.timeout(1):
-            reader, writer = await asyncio.open_connection(parts.hostname, parts.port)
+            reader, writer = await asyncio.open_connection(parts.hostname, parts.port, ssl=tls)
             writer.write(f"GET {parts.path} HTTP/1.1\r\nHost: {parts.netloc}\r\n\r\n".encode())
             line = await reader.readline()
             writer.close()
@@ -175,7 +186,7 @@ async def _answers(url: str) -> bool:
 def banner(plan: Plan) -> str:
     """Where things listen, and what to try."""
     settings = plan.settings
-    ingest = base_url(settings.ingest.listen)
+    ingest = ingest_url(settings)
     told = {
         "ingest": f"{ingest}  (POST /v1/alerts)",
         "dispatcher": f"{base_url(settings.dispatcher.listen)}  (/metrics)",

@@ -139,7 +139,17 @@ class Wire:
             raw = await self.reader.readexactly(int(headers.get("Content-Length", 0)))
         return Reply(int(head[0].split()[1]), headers, raw)
 
+    async def rest(self) -> bytes:
+        """What comes until the server ends the connection, or breaks it."""
+        gathered = bytearray()
+        async with asyncio.timeout(5):
+            try:
+                while part := await self.reader.read(65_536):
+                    gathered += part
+            except ConnectionError:
+                pass  # broken is an end, too
+        return bytes(gathered)
+
     async def closed(self) -> bool:
         """Whether the server ends the connection, with nothing before."""
-        async with asyncio.timeout(5):
-            return await self.reader.read() == b""
+        return await self.rest() == b""
