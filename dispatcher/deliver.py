@@ -20,7 +20,7 @@ from common.outcomes import Dead, Decision, Delivered, Outcome, OutcomeKind, Set
 from common.policy import Policy
 from common.settings import Destination
 from dispatcher.decide import asked_for, decide, is_patient, split
-from dispatcher.destinations.base import Batching, Delivery
+from dispatcher.destinations.base import Batching, Delivery, checked
 from dispatcher.destinations.kinds import make
 from dispatcher.entry import Entry
 from dispatcher.follow_up import FollowUp
@@ -56,6 +56,8 @@ class Deliverer:
         started = perf_counter()
         try:
             outcome = self._kind.deliver(delivery)
+            if isinstance(outcome, Outcome):
+                outcome = checked(outcome)
         except Exception as bug:  # noqa: BLE001 - a bug in a kind of destination must not stop the others
             outcome = self._broke(delivery, bug)
         if isinstance(outcome, Outcome):
@@ -72,7 +74,7 @@ class Deliverer:
                 outcome = self._kind.deliver(delivery)
             else:
                 outcome = cast(Batching, self._kind).deliver_batch([each for _, each in members])
-            told = outcome if isinstance(outcome, Outcome) else await outcome
+            told = checked(outcome if isinstance(outcome, Outcome) else await outcome)
         except Exception as bug:  # noqa: BLE001 - the same
             told = self._broke(delivery, bug)
         seconds = perf_counter() - started
@@ -113,7 +115,7 @@ class Deliverer:
         self, entry: Entry, delivery: Delivery, outcome: Awaitable[Outcome], started: float
     ) -> None:
         try:
-            told = await outcome
+            told = checked(await outcome)
         except Exception as bug:  # noqa: BLE001 - the same
             told = self._broke(delivery, bug)
         self._finish(entry, delivery, told, perf_counter() - started)

@@ -6,12 +6,13 @@ Stands between claim and decide. Each kind is a module of its own; `kinds.py` fi
 from __future__ import annotations
 
 from collections.abc import Awaitable, Sequence
+from math import isfinite
 from typing import Protocol
 
 from msgspec import Struct
 
 from common.alert import Alert
-from common.outcomes import Outcome
+from common.outcomes import Outcome, OutcomeKind
 from common.reference import Reference
 
 
@@ -73,3 +74,18 @@ class Batching(DestinationType, Protocol):
     def deliver_batch(self, deliveries: Sequence[Delivery]) -> Outcome | Awaitable[Outcome]:
         """One attempt for two or more."""
         ...
+
+
+def checked(told: object) -> Outcome:
+    """What a kind has answered. Raises TypeError or ValueError when it is nothing that can be settled."""
+    if not isinstance(told, Outcome):
+        raise TypeError("not an Outcome")
+    if not isinstance(told.kind, OutcomeKind):
+        raise TypeError("kind is no OutcomeKind")
+    if told.status is not None and not (isinstance(told.status, int) and 100 <= told.status <= 999):
+        raise ValueError("status is no HTTP status")
+    if told.kind is not OutcomeKind.DELIVERED:
+        str.encode(told.error)
+        if told.retry_after is not None and not isfinite(told.retry_after):
+            raise ValueError("retry_after is no number")
+    return told
