@@ -24,6 +24,7 @@ from aiohttp.http_exceptions import HttpProcessingError
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import choose_encoder
 
+from common.connections import Protocols, room
 from common.log import Log, encodable
 from common.units import Address
 
@@ -276,8 +277,9 @@ async def serve(
         address = Address.parse(listen)
     except ValueError as fault:
         raise CannotListen(f"{setting}: {fault}") from fault
-    protocols = web.Server(
+    protocols = Protocols(
         site,
+        room(),
         access_log=None,
         logger=_quiet(),
         auto_decompress=False,
