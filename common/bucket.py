@@ -20,7 +20,7 @@ from common.stored import PAGE, Away, Broken, Found, Missing
 if TYPE_CHECKING:
     from obstore.store import ClientConfig, RetryConfig
 
-LONGEST = 300  # characters of an error
+LONGEST = 500  # characters of an error
 # What comes back within our patience is tried again; the rest is the sender's and the dispatcher's business.
 _RETRY: RetryConfig = {
     "max_retries": 2,
@@ -31,8 +31,12 @@ _RETRY: RetryConfig = {
         "base": 2,
     },
 }
-_CLIENT: ClientConfig = {"connect_timeout": timedelta(seconds=2), "timeout": timedelta(seconds=5)}
-_QUERY = re.compile(r"\?[^\s\"')]*")  # of a URL: a signature may stand there
+_CLIENT: ClientConfig = {
+    "connect_timeout": timedelta(seconds=2),
+    "timeout": timedelta(seconds=5),
+    "allow_http": True,  # an endpoint that says http:// is meant
+}
+_QUERY = re.compile(r"(https?://[^\s?\"')]*)\?[^\s\"')]*")  # a signature may stand there
 
 
 class Bucket:
@@ -100,4 +104,4 @@ class Bucket:
 def _plain(fault: Exception) -> str:
     """What is wrong, in one line, without what a URL has behind its path."""
     text = " ".join(str(fault).split("\n\n", 1)[0].split()) or type(fault).__name__
-    return _QUERY.sub("?***", text)[:LONGEST]
+    return _QUERY.sub(r"\1?***", text)[:LONGEST]
