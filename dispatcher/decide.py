@@ -36,10 +36,8 @@ def decide(
     wait = random() * policy.ceiling(attempt)
     unspent = is_patient(outcome, throttles, policy)
     match outcome.kind:
-        case OutcomeKind.REJECTED:
-            return _dead(Reason.REJECTED, outcome)
-        case OutcomeKind.RENDER:
-            return _dead(Reason.RENDER, outcome)
+        case OutcomeKind.REJECTED | OutcomeKind.RENDER:
+            return _dead(Reason(outcome.kind), outcome)
         case OutcomeKind.GONE:
             last = Reason.REJECTED
         case OutcomeKind.REFUSED:
