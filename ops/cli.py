@@ -17,6 +17,7 @@ COMMANDS = {
     "up": "ops.up:up",
     "receive": "ops.receive:receive",
     "send": "ops.send:send",
+    "agent": "ops.agent:agent",
     "check": "ops.services:check",
     "explain": "ops.explain:explain",
     "status": "ops.status:status",

@@ -26,7 +26,7 @@ from common.settings import Settings
 from common.units import Address
 from dispatcher.destinations.webhook import Settings as Webhook
 from ops import children, embedded, lock, options
-from ops.send import base_url, ingest_url
+from ops.post import base_url, ingest_url
 
 EVERY = 0.02  # seconds between looks at a child that is not ready yet
 SERVER_PATIENCE = 15.0  # seconds a server may take to write its data

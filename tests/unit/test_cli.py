@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from ops.cli import COMMANDS, main
-from ops.send import base_url
+from ops.post import base_url
 from tests.support.servers import free_port
 
 
