@@ -148,11 +148,13 @@ class Supervisor:
             self._code = CANNOT
             self._stop()
             return
+        self._metrics.worker_deaths.add()
+        self._later(worker, f"exit code {code}" if code >= 0 else signal.Signals(-code).name)
+
+    def _later(self, worker: _Worker, how: str) -> None:
         now = time.monotonic()
         worker.pause = FIRST if now - worker.since > STEADY else min(LONGEST, worker.pause * 2)
         worker.due = now + worker.pause
-        self._metrics.worker_deaths.add()
-        how = f"exit code {code}" if code >= 0 else signal.Signals(-code).name
         log.error("worker_died", worker=worker.number, how=how, again_in=round(worker.pause, 3))
 
     def _count(self) -> None:
@@ -163,10 +165,14 @@ class Supervisor:
         worker.lives += 1
         worker.since = time.monotonic()
         signal.pthread_sigmask(signal.SIG_BLOCK, HANDLED)  # none gets to the wrong one of the two
-        worker.pid = os.fork()
-        if not worker.pid:
-            self._live(worker, parent)
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, HANDLED)
+        try:
+            worker.pid = os.fork()
+            if not worker.pid:
+                self._live(worker, parent)
+        except OSError as fault:  # no memory, or no more processes
+            self._later(worker, f"not started: {fault.strerror}")
+        finally:
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, HANDLED)
         self._count()
 
     def _live(self, worker: _Worker, parent: int) -> NoReturn:

@@ -59,3 +59,15 @@ async def test_one_that_does_not_obey_is_killed_in_the_end(processes: Processes)
     await process.wait_line("deaf")
     process.signal(signal.SIGTERM)
     assert await process.wait_exit() == 1
+
+
+async def test_a_start_that_the_system_refuses_is_tried_again(processes: Processes) -> None:
+    """The first fork fails as it does without memory."""
+    refuse = "fork, os.fork = os.fork, lambda: refuse()\n"
+    refuse += "def refuse(): os.fork = fork; raise OSError(12, 'Cannot allocate memory')\n"
+    script = SCRIPT.format(body='print("up", flush=True); signal.pause()').replace(
+        "sys.exit(", refuse + "sys.exit("
+    )
+    process = await processes.start(sys.executable, "-c", script)
+    assert "Cannot allocate memory" in await process.wait_line("worker_died")
+    await process.wait_line("again")
