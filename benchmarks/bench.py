@@ -8,6 +8,7 @@
 4. A webhook and a bare aiohttp client, in turns, posting to one receiver; a dispatcher that does the same.
 5. A destination alone and beside four broken ones, in turns.
 6. A destination that comes back while thousands of deliveries wait and three replicas want to send.
+7. Senders alone, and beside hostile ones: zip bombs, slow bodies, thousands of idle connections.
 
 Prints a table with the targets beside; `--check` exits with 1 when one is missed.
 """
@@ -29,14 +30,14 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
-from benchmarks import neighbours, outage, webhook
+from benchmarks import hostile, neighbours, outage, webhook
 from benchmarks.fill import NAMESPACE, fill
 from benchmarks.floor import cpu, floor
 from benchmarks.load import Measured, Missing, load
 from benchmarks.stack import Broken, Process, Server, Stack, free_port
 from common.snapshot import snapshot
 
-PARTS = ("ingest", "dispatcher", "webhook", "neighbours", "outage")
+PARTS = ("ingest", "dispatcher", "webhook", "neighbours", "outage", "hostile")
 SLOTS = 2048  # of the dispatcher: enough that reading, sending and settling overlap
 CONNECTIONS = 32
 LOOK = 0.02  # seconds between two looks at the ledger
@@ -214,6 +215,18 @@ def _came_back(back: outage.Comeback) -> list[Row]:
     ]
 
 
+def _beside_hostile(runs: list[hostile.Beside]) -> list[Row]:
+    return [
+        Row(
+            f"senders {hostile.NAMES[run.kind]}, p50 and p99",
+            f"{run.p50:.1f} and {run.p99:.1f} ms, {run.refused} refused, {run.memory:.0f} MiB",
+            f"p99 under {hostile.TARGET:.0f} ms, 0 refused",
+            run.p99 < hostile.TARGET and not run.refused,
+        )
+        for run in runs
+    ]
+
+
 async def watch(redis: Redis, dispatcher: Process, progress: Progress, alerts: int) -> tuple[float, int]:
     """Deliveries per second from the first to the last that was seen, and what the ledger can't explain."""
     task = progress.add_task("settling", total=alerts)
@@ -251,6 +264,8 @@ async def run(*, quick: bool, parts: tuple[str, ...], console: Console) -> list[
                 rows += _beside_broken(await neighbours.beside(stack, server, progress, rounds, seconds))
             if "outage" in parts:
                 rows += _came_back(await outage.comeback(stack, server, progress, alerts // 20))
+            if "hostile" in parts:
+                rows += _beside_hostile(await hostile.beside(stack, server, progress, seconds))
     return rows
 
 

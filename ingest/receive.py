@@ -9,6 +9,7 @@ import asyncio
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from math import ceil
 from typing import Any, Protocol, TypeAlias, TypeVar
 
@@ -33,11 +34,16 @@ T = TypeVar("T")
 _Reader: TypeAlias = Callable[[MultiMapping[str]], Reader[T]]
 HOOKS = "/v1/hooks"
 PATIENCE = 10.0  # seconds for a body to arrive
+PENANCE = 1.0  # seconds until a body that took work is refused as too large: none is sent at once again
 LARGE = 131_072  # bytes whose parsing would hold up others for a millisecond or more
 LARGE_FOREIGN = 16_384  # the same where more is done with each item
 LONGEST_KEY = 256
 _Chosen: TypeAlias = tuple[str, str]  # whose, and the value of Idempotency-Key
 _IDEMPOTENCY_KEY = "Idempotency-Key"
+
+
+# One large body at a time: several would leave the event loop no processor, and others would have to wait.
+_aside = ThreadPoolExecutor(1, "body")
 
 
 class Appender(Protocol):
@@ -189,17 +195,32 @@ class Receiver:
             read = reader(request.headers)
             packed = inflate.encoding(request.headers)
             body = await self._body(request)
+            if packed is not None and len(body) <= large:
+                body, packed = self._unpacked(body, packed, large)
             if packed is None and len(body) <= large:
                 parsed = read(body, self._clock(), self._max_alert)
             else:
-                parsed = await asyncio.to_thread(self._decoded, body, packed, read)
+                parsed = await asyncio.get_running_loop().run_in_executor(
+                    _aside, self._decoded, body, packed, read
+                )
         except BadBody as fault:
+            if fault.status == 413:
+                await asyncio.sleep(PENANCE)
             accepts = {"Accept-Encoding": inflate.SUPPORTED} if fault.status == 415 else None
             raise Problem(fault.status, fault.detail, headers=accepts) from None
         if parsed.rejected:
             counted.invalid(len(parsed.rejected))
             answers.refuse_all_invalid(parsed)
         return parsed
+
+    def _unpacked(self, body: bytes, packed: Inflate, most: int) -> tuple[bytes, Inflate | None]:
+        """What is small enough to be inflated here, or the same as before."""
+        try:
+            return packed(body, min(most, self._max_body)), None
+        except BadBody as fault:
+            if fault.status != 413:
+                raise
+            return body, packed
 
     def _decoded(self, body: bytes, packed: Inflate | None, read: Reader[T]) -> Parsed[T]:
         plain = body if packed is None else packed(body, self._max_body)
