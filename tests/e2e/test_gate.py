@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 import time
 from collections import Counter
 from collections.abc import Callable
+
+import pytest
 
 from common.snapshot import Snapshot
 from tests.support.fleet import AT, Fleet, Fleets, Running, eventually
@@ -60,6 +63,34 @@ async def test_after_an_outage_one_probe_opens_it_and_the_others_follow_on_a_ram
     lines = [each.lines("gate_closed") for each in dispatchers]
     assert all(line["state"] == "breaker" and line["until"] for told in lines for line in told)
     assert all(lines)
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP], ids=["killed", "frozen"])
+async def test_the_probe_of_one_that_dies_or_stands_still_is_made_by_another_when_its_lease_ends(
+    fleets: Fleets, valkey: Server, receiver: Receiver, how: signal.Signals
+) -> None:
+    receiver.default = Answer(500)
+    breaker = {"failures": 3, "open": "500ms"}
+    fleet = await fleets(valkey, destination={**PATIENT, "timeout": "3s", "breaker": breaker})
+    ingest, dispatchers = await three(fleet)
+    posted = await fleet.post(ingest, 10)
+    await fleet.wait_snapshot(
+        lambda seen: seen.gate.get("state") == "breaker" and not seen.in_flight, "closed"
+    )
+    before = len(receiver.requests)
+    receiver.default = Answer(until=asyncio.Event())  # never
+    await receiver.wait_for(before + 1)
+    seen = await fleet.snapshot()
+    [prober] = [each for each in dispatchers if each.consumer == seen.gate["prober"]]
+    prober.process.signal(how)
+    receiver.default = Answer()
+    requests = await receiver.wait_for(before + 2)
+    assert requests[-1].at * 1000 >= int(seen.gate["lease"])
+    await receiver.wait_ids(set(posted), 30)
+    if how is signal.SIGSTOP:
+        prober.thaw()
+    await fleet.settled()
+    fleet.assert_no_duplicates()
 
 
 async def test_a_destination_that_is_gone_keeps_its_deliveries_until_resume(
