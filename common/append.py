@@ -56,6 +56,7 @@ class Store:
         self._wire = wire
         self._namespace = settings.redis.namespace
         self._ingest = settings.ingest
+        self._limit = int(settings.ingest.inline_limit)
         self._objects = objects or Objects(settings.objects.url, settings.redis.namespace)
         self._cluster = cluster
         self._caps: dict[str, list[Argument]] = {
@@ -78,11 +79,9 @@ class Store:
         if not places:
             return codes
         items = [(alert.key, content(alert), encode(alert)) for alert in alerts]
-        large = {place for place, item in enumerate(items) if len(item[2]) > self._ingest.inline_limit}
-        began = time.monotonic()
+        limit = self._limit
+        large = {place for place, item in enumerate(items) if len(item[2]) > limit}
         kept = await self._keep(alerts, items, places, large) if large else {}
-        if time.monotonic() - began > LEASE:
-            raise Away("storing took so long that it can't be relied on any more")
         groups = [[name] for name in places] if self._cluster else [list(places)]
         calls = [self._call(group, places, items, kept) for group in groups]
         replies, surely = await self._run(list(places), calls)
@@ -111,6 +110,7 @@ class Store:
             async with free:
                 return await self._objects.put(name, alerts[place], items[place][2])
 
+        began = time.monotonic()
         copies = [(name, place) for name, wanted in places.items() for place in wanted if place in large]
         told = await asyncio.gather(*(put(*copy) for copy in copies), return_exceptions=True)
         faults = [each for each in told if isinstance(each, BaseException)]
@@ -118,6 +118,8 @@ class Store:
         if faults:
             await self._release(kept)
             raise faults[0]
+        if time.monotonic() - began > LEASE:
+            raise Away("it took so long that the sweeper might take it for left behind")
         return kept
 
     async def _release(self, unused: _Kept) -> None:
@@ -134,24 +136,31 @@ class Store:
     def _call(
         self, names: list[str], places: Mapping[str, Sequence[int]], items: list[_Item], kept: _Kept
     ) -> _Call:
-        referring = [(name, place) for name in names for place in places[name] if (name, place) in kept]
-        wanted = sorted({place for name in names for place in places[name]} - {n for _, n in referring})
+        wanted = sorted({place for name in names for place in places[name]})
+        referring: list[tuple[str, int]] = []
+        if kept:
+            referring = [(name, place) for name in names for place in places[name] if (name, place) in kept]
+            wanted = sorted(set(wanted) - {place for _, place in referring})
         order: dict[int | tuple[str, int], int] = {place: n for n, place in enumerate(wanted, 1)}
         touched: list[str] = []
-        args: list[Argument] = [len(wanted) + len(referring), len(names)]
-        args += (int(self._ingest.durability != "written"), len(referring))
+        args: list[Argument] = [
+            len(wanted) + len(referring),
+            len(names),
+            int(self._ingest.durability != "written"),
+            len(referring),
+        ]
         for place in wanted:
             args += items[place]
         for copy in referring:
             order[copy] = len(order) + 1
             args += (*items[copy[1]][:2], reference.encode(kept[copy]))
-        args += (kept[copy].object for copy in referring)
+        args += [kept[copy].object for copy in referring]
         for name in names:
             at = keys.Destination(self._namespace, name)
             touched += (at.stream, at.retry, at.dead, at.ledger, at.objects)
             touched += [at.record(items[place][0]) for place in places[name]]
-            own = [order.get(place) or order[name, place] for place in places[name]]
-            args += (*self._caps[name], len(own), *own)
+            args += (*self._caps[name], len(places[name]))
+            args += [order.get(place) or order[name, place] for place in places[name]]
         return touched, args
 
     async def _run(self, names: list[str], calls: list[_Call]) -> tuple[list[Any], bool]:

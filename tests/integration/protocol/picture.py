@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from msgspec import Struct
@@ -13,7 +14,8 @@ from common.snapshot import Ledger
 from common.states import State
 
 NAMESPACE = "redispatch"
-_COMMANDS = 5  # per destination, before its records
+_COMMANDS = 6  # per destination, before its records
+_OBJECT = re.compile(rb"\xa6object\xd9 ([0-9a-f]{32})")  # as cmsgpack has it in a member of `retry`
 
 
 class Picture(Struct, frozen=True, kw_only=True):
@@ -25,6 +27,8 @@ class Picture(Struct, frozen=True, kw_only=True):
     ledger: Ledger
     pending: dict[str, tuple[str, int]] | None
     records: dict[str, Record | None]
+    listed: set[str]  # objects that the scripts list
+    referred: set[str]  # those that something refers to
 
     @property
     def depth(self) -> int:
@@ -57,6 +61,7 @@ async def look(redis: Redis, names: list[str], keys: list[str]) -> dict[str, Pic
         pipeline.execute_command("XRANGE", at.dead, "-", "+")
         pipeline.execute_command("HGETALL", at.ledger)
         pipeline.xpending_range(at.stream, GROUP, "-", "+", 1000)
+        pipeline.execute_command("SMEMBERS", at.objects)
         for key in keys:
             pipeline.execute_command("GET", at.record(key))
     replies = await pipeline.execute(raise_on_error=False)
@@ -65,7 +70,7 @@ async def look(redis: Redis, names: list[str], keys: list[str]) -> dict[str, Pic
 
 
 def _picture(replies: list[Any], keys: list[str]) -> Picture:
-    entries, retry, dead, ledger, pending, *records = replies
+    entries, retry, dead, ledger, pending, listed, *records = replies
     gone = isinstance(pending, Exception)  # NOGROUP
     return Picture(
         entries={i.decode(): _fields(e)["key"] for i, e in _rows(entries)},
@@ -74,6 +79,15 @@ def _picture(replies: list[Any], keys: list[str]) -> Picture:
         ledger=Ledger(**{name: int(value) for name, value in _fields(ledger).items()}),
         pending=None if gone else {p["message_id"].decode(): _owner(p) for p in pending},
         records={key: None if text is None else parse(text) for key, text in zip(keys, records, strict=True)},
+        listed={name.decode() for name in listed},
+        referred={
+            *(
+                told["object"]
+                for _, flat in (*_rows(entries), *_rows(dead))
+                if "object" in (told := _fields(flat))
+            ),
+            *(found[1].decode() for member, _ in _rows(retry) if (found := _OBJECT.search(member))),
+        },
     )
 
 

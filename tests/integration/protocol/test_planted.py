@@ -47,6 +47,12 @@ RECORD_FIRST: Change = (
         local id = redis.call('XADD', stream,""",
 )
 NO_LOOK: Change = ("if open and #redis.call('XRANGE', stream, id, id) == 0 then", "if false then")
+LISTED_TOO_EARLY: Change = (
+    "    local code = nil\n",
+    """    local code = nil
+    if nth > plain then redis.call('SADD', objects, ARGV[4 + 3 * alerts + nth - plain]) end
+""",
+)
 LOOK_AGAIN_WRITES: Change = (
     "and pending(holder) then return 3 end",
     """and pending(holder) then
@@ -130,6 +136,21 @@ PLANTED: dict[str, tuple[ModuleType, list[Change]]] = {
     "append that is not counted": (APPEND, [("'accepted', accepted) end", "'accepted', 0) end")]),
     "record written before the entry": (APPEND, [RECORD_FIRST, NO_LOOK]),
     "vanished entry that nobody misses": (APPEND, [NO_LOOK]),
+    "object that is not listed": (APPEND, [("redis.call('SADD', objects, extra[2])", "")]),
+    "object listed for a duplicate": (APPEND, [LISTED_TOO_EARLY]),
+    "entry without its object": (
+        APPEND,
+        [("'first_at', now,\n          unpack(extra))", "'first_at', now)")],
+    ),
+    "object that stays listed": (SETTLE, [("redis.call('SREM', objects, ARGV[a + 1])", "held = held")]),
+    "object of a fenced delivery that is listed no more": (
+        SETTLE,
+        [("if answers[tonumber(ARGV[a])] == 1 then redis.call('SREM'", "if true then redis.call('SREM'")],
+    ),
+    "dead letter without its object": (
+        SETTLE,
+        [("unpack(f.object and { 'object', f.object } or {})", "unpack({})")],
+    ),
 }
 
 

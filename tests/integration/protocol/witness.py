@@ -78,6 +78,7 @@ class Witness:
         self.vanished: set[str] = set()  # ids deleted by hand that have not come back
         self.loose = False  # entries may be pending under nobody
         self.adrift = 0  # of these, not yet booked as lost
+        self.left = 0  # objects that may be listed for nobody, since their entries vanished
         self.lost = 0
         self.accepted: set[str] = set()
         self.ended: set[str] = set()  # died, superseded, or vanished since they were last queued
@@ -137,6 +138,7 @@ class Witness:
     def vanish(self, entry_id: str, key: str) -> None:
         """The entry was deleted by hand."""
         self.vanished.add(entry_id)
+        self.left += 1
         self.adrift += 1
         self.ended.add(key)
 
@@ -273,6 +275,12 @@ class Witness:
             raise Violation(
                 f"the ledger is {told}; {self.adrift} vanished: {after.ledger}, depth {after.depth}"
             )
+        if after.referred - after.listed:
+            raise Violation(
+                f"referred to and not listed, so that it may be swept: {after.referred - after.listed}"
+            )
+        if len(after.listed - after.referred) > self.left:
+            raise Violation(f"listed for nobody: {after.listed - after.referred}, {self.left} vanished")
         if len(after.dead) > self.max_dead:
             raise Violation(f"more dead letters than {self.max_dead}: {after.dead}")
         if (after.pending or {}) != self.owners:
