@@ -73,6 +73,12 @@ async def test_another_configurations_tokens_count_without_a_restart(
     url = f"http://{listen}"
     await wait_ready(f"{url}/readyz", ingest)
     assert [(await post(url, name))[0] for name in ("old", "new", "stays")] == [201, 401, 200]
+    for headers, status in (({}, 401), ({"Authorization": "Bearer old"}, 404)):
+        async with (
+            aiohttp.ClientSession(url) as session,
+            session.get("/v1/alerts/unknown", headers=headers) as answer,
+        ):
+            assert answer.status == status
     config(processes, valkey.url, listen, token("new"), token("stays"))
     line = await ingest.wait_line("config_reloaded")
     assert "tokens.old removed" in line
