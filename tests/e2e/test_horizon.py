@@ -74,7 +74,8 @@ async def test_one_that_takes_nothing(
 ) -> None:
     receiver.default = answer
     retry = {**QUICK, "attempts": ATTEMPTS}
-    fleet = await fleets(valkey, destination={"retry": retry, "breaker": BREAKER, "timeout": "200ms"})
+    timeout = "1s" if answer.until else "10s"
+    fleet = await fleets(valkey, destination={"retry": retry, "breaker": BREAKER, "timeout": timeout})
     ingest = await fleet_of_three(fleet)
     posted = await fleet.post(ingest, COUNT)
     for letter in await dead_letters(fleet, set(posted)):

@@ -179,10 +179,11 @@ class Server:
 
     def _answers(self) -> bool:
         try:
-            if f"process_id:{self.pid}\r\n" not in self.cli("INFO", "server"):
+            told = self.cli("INFO", "server", "persistence")
+            if f"process_id:{self.pid}\r\n" not in told or "\nloading:0" not in told:
                 return False
             return self.kind != "cluster" or self._has_slots()
-        except (redis.ConnectionError, redis.TimeoutError):  # not listening yet, or loading
+        except (redis.ConnectionError, redis.TimeoutError):  # not listening yet
             return False
 
     def _has_slots(self) -> bool:
