@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from datetime import datetime, timedelta
+from hashlib import sha256
 from typing import Any
 
 from tests.support.fleet import NAME, NAMESPACE, Fleets, Running, eventually
@@ -123,3 +124,16 @@ async def test_without_redis_it_is_503(fleets: Fleets, new_server: Callable[[], 
         return (await ask(ingest, key))[0] == 404
 
     await eventually(forgotten, "an answer")
+
+
+async def test_a_receipt_is_for_senders_alone(fleets: Fleets, valkey: Server) -> None:
+    token = {"name": "agents", "sha256": sha256(b"secret").hexdigest()}
+    fleet = await fleets(valkey, tokens=[token])
+    ingest = await fleet.ingest()
+    assert (await ask(ingest, "any"))[0] == 401
+    async with ingest.http.get(
+        f"{ingest.url}/v1/alerts/any", headers={"Authorization": "Bearer secret"}
+    ) as answer:
+        assert answer.status == 404
+    for path in ("/openapi.json", "/docs", "/metrics"):
+        assert await ingest.status(path) == 200
