@@ -83,13 +83,13 @@ class Fetcher:
         if reference is None:
             return delivery
         if monotonic() < self._asks_again:
-            return self._later(f"the object store is away since {self._streak} tries")
+            return self._later()
         try:
             stored = await self._objects.get(self._name, reference)
-            self._streak = 0
+            self._streak, self._asks_again = 0, 0.0
             return replace(delivery, alert=decode(stored), reference=None)
         except Away as fault:
-            return self._away(f"the object store is away: {fault}")
+            return self._away(fault)
         except Broken as fault:
             return Dead(Reason.OBJECT, error=f"object {reference.object}: {fault}")
         except Malformed as fault:
@@ -97,13 +97,13 @@ class Fetcher:
         except TooNew:
             return Later(TOO_NEW, spends=False)
 
-    def _away(self, error: str) -> Later:
+    def _away(self, fault: Away) -> Later:
         if monotonic() >= self._asks_again:  # the first of those that were asking together
             self._streak += 1
             self._asks_again = monotonic() + min(LONGEST, 2.0 ** min(self._streak - 1, 10))
-            log.warning("objects_away", destination=self._name, error=error)
-        return self._later(error)
+            log.warning("objects_away", destination=self._name, error=fault)
+        return self._later()
 
-    def _later(self, error: str) -> Later:
-        wait = max(0.0, self._asks_again - monotonic())
-        return Later(wait * (1 + random.random()), spends=False, error=error)  # noqa: S311 - jitter, no secret
+    def _later(self) -> Later:
+        wait = max(0.0, self._asks_again - monotonic()) * (1 + random.random())  # noqa: S311 - jitter, no secret
+        return Later(wait, spends=False, error="the object store is away")

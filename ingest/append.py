@@ -107,7 +107,7 @@ class Appender:
             raise Unavailable(str(fault)) from fault
         except Away as fault:
             self._tell(fault)
-            raise Unavailable(f"the object store could not take it: {fault}") from fault
+            raise Unavailable("the object store could not take it") from fault  # the log says why
         except errors.RedisError as fault:
             kind = kind_of(fault)
             self._troubled(kind)
