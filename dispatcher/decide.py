@@ -1,6 +1,7 @@
 """What follows from an attempt: takes its Outcome and the destination's policy, returns a Decision.
 
-Stands between deliver and settle. Pure: time and randomness are handed in. Raises nothing.
+Stands between deliver and settle, and before deliver: `needless` says what is not to be tried any more. Pure:
+time and randomness are handed in. Raises nothing.
 """
 
 from __future__ import annotations
@@ -10,6 +11,8 @@ from typing import assert_never
 
 from common.outcomes import Dead, Decision, Delivered, Later, Outcome, OutcomeKind, Reason
 from common.policy import Policy
+from dispatcher.destinations.base import Delivery
+from dispatcher.entry import Entry
 
 _RETRY_AFTER_LEAST = 1.0  # seconds
 _SPLITS = frozenset((OutcomeKind.REJECTED, OutcomeKind.RENDER))
@@ -54,6 +57,20 @@ def decide(
     if now + wait * 1000 > first_at + policy.max_age.ms:
         return _dead(Reason.MAX_AGE, outcome)
     return Later(wait, spends=not unspent, status=outcome.status, error=outcome.error)
+
+
+def needless(entry: Entry, delivery: Delivery, now: int, policy: Policy, max_deliveries: int) -> Dead | None:
+    """Why a claimed delivery is given up without an attempt, if it is; `now` in ms."""
+    if entry.deliveries > max_deliveries:
+        return Dead(Reason.MAX_DELIVERIES, error=f"handed out {entry.deliveries - 1} times without an end")
+    waiting = entry.fields.get(b"reason")  # for room among the dead letters
+    if waiting is not None:
+        status, error = entry.fields.get(b"status", b""), entry.fields.get(b"error", b"")
+        told = int(status) if status.isdigit() and len(status) == 3 else None
+        return Dead(Reason(waiting.decode()), told, error.decode("utf-8", "replace"))
+    if now - delivery.first_at > policy.max_age.ms:
+        return Dead(Reason.MAX_AGE, error=f"older than {policy.max_age}")
+    return None
 
 
 def split(outcome: Outcome) -> Later | None:

@@ -20,30 +20,28 @@ from redis import exceptions as errors
 
 from common import keys, settings
 from common.alert import Malformed, TooNew
-from common.log import Log
 from common.outcomes import Dead, Duplicate, Later, Reason, Settlement, Superseded
 from common.policy import record_ttl, retry_policy
 from common.wire import Wire
 from dispatcher.batches import Batches, slots
 from dispatcher.claim import JustRead, Verdict, claim
+from dispatcher.decide import needless
 from dispatcher.deliver import Deliverer
 from dispatcher.destinations.base import Delivery
 from dispatcher.entry import TOO_NEW, Entry, read
 from dispatcher.erase import Eraser
 from dispatcher.fetch import Fetcher
+from dispatcher.outlook import Outlook
 from dispatcher.replica import Replica
 from dispatcher.settle import Caps
 from dispatcher.settler import Settler
 from dispatcher.settling import Settling
-from dispatcher.take import Care, Taken, take, wait_for_bell
+from dispatcher.take import Taken, take, wait_for_bell
 from dispatcher.trouble import Trouble
-
-log = Log("dispatcher")
 
 LOOK_AGAIN = 1.0  # seconds until another copy in flight is looked at again, with as much jitter
 MOST = 1000  # entries in one take, and so in one claim: Lua's unpack stops at 8,000
 SURELY_MINE = 1000  # ms after a read in which its entries are nobody else's; the claim script allows no more
-LEASE_MARGIN = 5000  # ms that a probe is one's own beyond its timeout: for claim and settlement
 
 
 class Lane:
@@ -59,7 +57,6 @@ class Lane:
         self.step = asyncio.Lock()  # held from a take, or a reclaim, until its entries are in work
         self._slots = slots(destination)
         self._policy = retry_policy(destination)
-        self._max_age = self._policy.max_age.ms
         remember = replica.settings.dedupe.remember
         ttl = record_ttl(self._policy, remember)
         self._caps = Caps(replica.settings.queue.max_dead, ttl.ms, remember.ms, destination.breaker)
@@ -82,23 +79,12 @@ class Lane:
         self._surely_mine = min(SURELY_MINE, replica.settings.dispatcher.visibility_timeout.ms // 6)
         # Never all slots at once: while Redis settles one part, the next is read and sent.
         self._most = max(1, min(MOST, self._slots // 4))
-        # Of a batch the request counts, which is not made when its deliveries are taken.
-        self._rate = destination.rate if destination.batch is None else None
-        self._lease = destination.timeout.ms + LEASE_MARGIN
-        self._besides = 0  # attempts made without asking the rate
-        self._gate = ""  # its state, as last seen
-        self.ramping = False  # it has just opened, as last seen
-        self._probing = ""  # id of the entry that is the fleet's probe
+        self.outlook = Outlook(destination)
 
     @property
     def free(self) -> int:
         """Slots that are free."""
         return self._slots - len(self.in_work)
-
-    @property
-    def open(self) -> bool:
-        """Whether the gate was open when last seen, and no ramp holds anything back."""
-        return not self._gate and not self.ramping
 
     async def run(self) -> None:
         """Until the replica stops."""
@@ -127,44 +113,21 @@ class Lane:
             await self._rest(taken)
 
     async def _take(self, free: int) -> Taken:
-        replica, care = self.replica, self._care()
+        replica, care = self.replica, self.outlook.care()
         before, connections = replica.clock.now(), self._claiming.connections
         taken = await take(self._taking, self.keys, replica.consumer, free, care=care)
-        self._see(taken)
+        self.outlook.see(taken)
         replica.clock.set(taken.now)
         replica.pulse.beat()
         replica.metrics.progress.set_to_current_time()
         just_read = JustRead(min(before, taken.now) + self._surely_mine, connections)
-        if care is None and not self.open:
+        if care is None and (taken.gate or taken.ramp):
             self.hand_back(taken.entries)
         elif len(taken.entries) == free:  # more is waiting: it is read while these are claimed
             replica.tasks.create_task(self._claim_and_follow(self._open(taken.entries), just_read))
         else:
             await self._claim_and_follow(self._open(taken.entries), just_read)
         return taken
-
-    def _care(self) -> Care | None:
-        """What the next take has to heed; None for the fast way."""
-        if self._rate is None and self.open:
-            return None
-        besides, self._besides = self._besides, 0
-        return Care(self._rate, self._lease, besides)
-
-    def _see(self, taken: Taken) -> None:
-        """Remember how the gate is, and tell when it has closed or opened."""
-        if taken.probe:
-            self._probing = taken.entries[0].id
-        if taken.gate and taken.gate != self._gate:
-            log.warning(
-                "gate_closed",
-                destination=self.name,
-                state=taken.gate,
-                reason=taken.reason,
-                until=taken.until or None,
-            )
-        elif self._gate and not taken.gate:
-            log.info("gate_opened", destination=self.name, state=self._gate)
-        self._gate, self.ramping = taken.gate, taken.ramp
 
     async def _rest(self, taken: Taken) -> None:
         """Wait for the bell or the next retry, or until what gate, ramp and rate hold back may be read."""
@@ -180,11 +143,10 @@ class Lane:
     async def take_over(self, entries: Sequence[Entry]) -> None:
         """Begin with entries that were reclaimed. Behind a closed gate they wait with the others; they use up
         what the rate allows."""
-        if self._gate:
+        if self.outlook.closed:
             self.hand_back(entries)
             return
-        if self._rate is not None:
-            self._besides += len(entries)
+        self.outlook.made_besides(len(entries))
         await self.start(entries)
 
     async def start(self, entries: Sequence[Entry]) -> None:
@@ -248,13 +210,16 @@ class Lane:
     def _follow(self, entry: Entry, delivery: Delivery, verdict: Verdict, now: int) -> None:
         match verdict:
             case Verdict.DELIVER:
-                needless = self._needless(entry, delivery, now)
-                if delivery.reference is not None and self._deliverer.needs_alert(entry, needless):
-                    self._fetcher.fetch(entry, delivery, needless)
-                elif needless is None:
+                ends: Settlement | None = Later(0, spends=False)
+                if not self.replica.stopping.is_set():
+                    most = self.replica.settings.dispatcher.max_deliveries
+                    ends = needless(entry, delivery, now, self._policy, most)
+                if delivery.reference is not None and self._deliverer.needs_alert(entry, ends):
+                    self._fetcher.fetch(entry, delivery, ends)
+                elif ends is None:
                     self._deliver(entry, delivery)
                 else:
-                    self._conclude_claimed(entry, delivery, needless)
+                    self._conclude_claimed(entry, delivery, ends)
             case Verdict.DUPLICATE:
                 self._conclude(entry, delivery, Duplicate(), claimed=False)
             case Verdict.LOOK_AGAIN:
@@ -266,23 +231,6 @@ class Lane:
                 self.metrics.fenced.inc()
                 self._release(entry.id)
 
-    def _needless(self, entry: Entry, delivery: Delivery, now: int) -> Settlement | None:
-        """What is to be done with a claimed delivery instead of an attempt, if anything."""
-        if self.replica.stopping.is_set():
-            return Later(0, spends=False)
-        if entry.deliveries > self.replica.settings.dispatcher.max_deliveries:
-            return Dead(
-                Reason.MAX_DELIVERIES, error=f"handed out {entry.deliveries - 1} times without an end"
-            )
-        waiting = entry.fields.get(b"reason")
-        if waiting is not None:
-            status, error = entry.fields.get(b"status", b""), entry.fields.get(b"error", b"")
-            told = int(status) if status.isdigit() and len(status) == 3 else None
-            return Dead(Reason(waiting.decode()), told, error.decode("utf-8", "replace"))
-        if now - delivery.first_at > self._max_age:
-            return Dead(Reason.MAX_AGE, error=f"older than {self._policy.max_age}")
-        return None
-
     def _fetched(self, entry: Entry, delivery: Delivery) -> None:
         self._deliver(entry, delivery)
 
@@ -291,7 +239,7 @@ class Lane:
 
     def _gather(self, entry: Entry, delivery: Delivery) -> None:
         if self._batches is not None:
-            self._batches.deliver((entry, delivery), at_once=entry.id == self._probing)
+            self._batches.deliver((entry, delivery), at_once=self.outlook.is_probe(entry.id))
 
     def _end_gathering(self) -> None:
         if self._batches is not None:
@@ -303,8 +251,7 @@ class Lane:
         self._post(Settling(entry, delivery, settlement, claimed))
 
     def _post(self, item: Settling) -> None:
-        if item.entry.id == self._probing:
-            self._probing = ""
+        if self.outlook.ends_probe(item.entry.id):
             item = replace(item, probe=True)
         self.settler.post(item)
 
@@ -314,8 +261,7 @@ class Lane:
         self._changed.set()
 
     def _release(self, entry_id: str) -> None:
-        if entry_id == self._probing:
-            self._probing = ""
+        if self.outlook.ends_probe(entry_id):
             self.settler.give_back()
         self.in_work.pop(entry_id, None)
         self._changed.set()

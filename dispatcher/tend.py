@@ -61,7 +61,7 @@ class Tender:
 
     def _normal(self) -> bool:
         """Whether more may be taken; what a ramp holds back, reclaim does not get around."""
-        if self._lane.ramping:
+        if self._lane.outlook.ramping:
             return False
         return self._replica.quarantine.open.is_set() and not self._replica.stopping.is_set()
 

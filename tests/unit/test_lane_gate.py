@@ -32,26 +32,26 @@ async def lane(**settings: Any) -> Lane:
 
 async def test_it_is_careful_while_the_gate_is_closed_and_while_it_ramps() -> None:
     made = await lane()
-    assert made._care() is None
+    assert made.outlook.care() is None
     for seen in (CLOSED, replace(OPEN, ramp=True)):
-        made._see(seen)
-        assert made._care() == Care(None, 15_000, 0)
-    made._see(OPEN)
-    assert made._care() is None
+        made.outlook.see(seen)
+        assert made.outlook.care() == Care(None, 15_000, 0)
+    made.outlook.see(OPEN)
+    assert made.outlook.care() is None
 
 
 async def test_with_a_rate_it_always_is_and_pays_for_what_it_took_over_once() -> None:
     made = await lane(rate=Rate(5.0))
-    made._besides = 3
-    assert made._care() == Care(5.0, 15_000, 3)
-    assert made._care() == Care(5.0, 15_000, 0)
+    made.outlook.made_besides(3)
+    assert made.outlook.care() == Care(5.0, 15_000, 3)
+    assert made.outlook.care() == Care(5.0, 15_000, 0)
 
 
 async def test_it_tells_once_that_the_gate_has_closed_and_opened(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO")
     made = await lane()
     for seen in (OPEN, CLOSED, replace(CLOSED, until=200), OPEN, OPEN):
-        made._see(seen)
+        made.outlook.see(seen)
     told = [(record.message, vars(record)["fields"]) for record in caplog.records]
     assert told == [
         ("gate_closed", {"destination": "pager", "state": "breaker", "reason": "HTTP 500", "until": 99}),
@@ -61,7 +61,7 @@ async def test_it_tells_once_that_the_gate_has_closed_and_opened(caplog: pytest.
 
 async def test_what_becomes_of_the_probe_is_marked_once() -> None:
     made = await lane()
-    made._see(PROBE)
+    made.outlook.see(PROBE)
     for _ in range(2):
         made._post(Settling(ENTRY, None, Later(0, spends=False), claimed=False))
     assert [item.probe for item in made.settler._outbox] == [True, False]
@@ -69,7 +69,7 @@ async def test_what_becomes_of_the_probe_is_marked_once() -> None:
 
 async def test_a_probe_that_is_not_ours_any_more_is_given_back() -> None:
     made = await lane()
-    made._see(PROBE)
+    made.outlook.see(PROBE)
     made._follow(ENTRY, read(ENTRY), Verdict.NOT_MINE, 1)
     assert made.settler._lease_back
     assert not made.settler._outbox
@@ -77,7 +77,7 @@ async def test_a_probe_that_is_not_ours_any_more_is_given_back() -> None:
 
 async def test_an_order_to_stop_gives_the_probe_back_with_its_entry() -> None:
     made = await lane()
-    made._see(PROBE)
+    made.outlook.see(PROBE)
     made.replica.stopping.set()
     await made.start([ENTRY])
     [item] = made.settler._outbox
