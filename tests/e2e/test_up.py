@@ -37,6 +37,7 @@ class Place:
     ingest: int = field(default_factory=free_port)
     dispatcher: int = field(default_factory=free_port)
     receiver: int = field(default_factory=free_port)
+    workers: int = 1
 
     def config(self) -> Path:
         """Its file."""
@@ -50,7 +51,7 @@ class Place:
         return self.processes.config(
             {
                 "redis": {"url": f"redis://127.0.0.1:{self.redis}/0"},
-                "ingest": {"listen": f"127.0.0.1:{self.ingest}"},
+                "ingest": {"listen": f"127.0.0.1:{self.ingest}", "workers": self.workers},
                 "dispatcher": {"listen": f"127.0.0.1:{self.dispatcher}", "drain_timeout": "5s"},
                 "destinations": [{"name": "terminal", "type": "stdout"}, receiver],
                 "routes": [{"to": ["terminal", "receiver"]}],
@@ -126,7 +127,9 @@ async def test_ctrl_c_leaves_nothing_behind(place: Place) -> None:
 
 
 @linux
-async def test_after_sigkill_the_next_one_has_the_data(place: Place) -> None:
+@pytest.mark.parametrize("workers", [1, 2])
+async def test_after_sigkill_the_next_one_has_the_data(place: Place, workers: int) -> None:
+    place.workers = workers
     alert = {"host": "web-1", "name": "disk-full", "timestamp": int(time.time())}
     url = f"http://127.0.0.1:{place.ingest}/v1/alerts"
     first = await place.up()
