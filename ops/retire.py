@@ -27,6 +27,7 @@ from ops.text import count
 BATCH = 100  # deliveries in one script call; the server does nothing else meanwhile
 
 _retire = Script("ops", "retire")
+_resume = Script("ops", "resume")
 
 
 class Retired(Struct):
@@ -87,6 +88,8 @@ async def _moved(redis: Redis, settings: Settings, name: str, depth: int) -> Ret
                 if stop.is_set() or done.full:
                     break
             if done.moved == before:
+                if not done.left:
+                    await mover.open_gate()
                 return done
     done.interrupted = stop.is_set()
     return done
@@ -116,6 +119,10 @@ class _Mover:
             members = await self._redis.zrange(self._at.retry, 0, BATCH - 1)
             if members:
                 yield [(member, key_of(member)) for member in members]
+
+    async def open_gate(self) -> None:
+        """What closed it is over: the destination may come back one day."""
+        await _resume(self._redis, [self._at.gate, self._at.stream, self._at.retry], [])
 
     async def move(self, page: Sequence[tuple[bytes, str]]) -> None:
         """One script call."""

@@ -155,3 +155,10 @@ async def test_a_destination_that_is_configured_is_refused(stand: Stand, retire:
     assert "no destination 'third'" in (await retire("third", code=1))[1]
     assert "say --yes" in (await retire("one", code=1))[1]
     assert (await stand.balanced()).waiting == 1
+
+
+async def test_a_destination_that_comes_back_begins_with_an_open_gate(stand: Stand, retire: Retire) -> None:
+    await stand.append("k")
+    await stand.redis.hset(stand.at.gate, mapping={"state": "gone", "reason": "HTTP 410"})
+    await retire("one", "--yes")
+    assert await stand.gate() == {}
