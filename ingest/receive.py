@@ -13,8 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from math import ceil
 from typing import Any, Protocol, TypeAlias, TypeVar
 
-from aiohttp import hdrs, web
-from aiohttp.http_exceptions import HttpProcessingError
+from aiohttp import web
 from msgspec import structs
 from multidict import MultiMapping
 
@@ -22,6 +21,7 @@ from common.alert import Status
 from common.http import NAMED, Handler, Problem, Request, answer, encode
 from common.settings import Hook, Ingest
 from ingest import answers, identity, inflate, parse
+from ingest.arrive import PATIENCE, Arrivals
 from ingest.event import Event, Reading, Source, Stored, Unavailable
 from ingest.formats.bodies import BadBody, Parsed, Reader
 from ingest.formats.hook import Mapped
@@ -33,7 +33,6 @@ from ingest.senders import OPEN, Sender, Senders
 T = TypeVar("T")
 _Reader: TypeAlias = Callable[[MultiMapping[str]], Reader[T]]
 HOOKS = "/v1/hooks"
-PATIENCE = 10.0  # seconds for a body to arrive
 PENANCE = 1.0  # seconds until a body that took work is refused as too large: none is sent at once again
 LARGE = 131_072  # bytes whose parsing would hold up others for a millisecond or more
 LARGE_FOREIGN = 16_384  # the same where more is done with each item
@@ -83,6 +82,7 @@ class Receiver:
         senders: Senders = OPEN,
     ) -> None:
         self._max_body = int(settings.max_body)
+        self.arrivals = Arrivals(self._max_body, patience)
         self._max_alert = int(settings.max_alert)
         self._appender = appender
         self._evaluator = evaluator
@@ -91,7 +91,6 @@ class Receiver:
         self._outcomes = metrics.outcomes
         self._native, self._reading = metrics.outcomes[Source.NATIVE], metrics.outcomes[Source.READING]
         self._clock = clock
-        self._patience = patience
         self._hooks = {hook.name: Format(Source.HOOK, Mapped(hook).reader) for hook in hooks}
 
     def handlers(self) -> dict[str, Handler]:
@@ -194,15 +193,11 @@ class Receiver:
         try:
             read = reader(request.headers)
             packed = inflate.encoding(request.headers)
-            body = await self._body(request)
-            if packed is not None and len(body) <= large:
-                body, packed = self._unpacked(body, packed, large)
-            if packed is None and len(body) <= large:
-                parsed = read(body, self._clock(), self._max_alert)
-            else:
-                parsed = await asyncio.get_running_loop().run_in_executor(
-                    _aside, self._decoded, body, packed, read
-                )
+            body = await self.arrivals.body(request)
+            try:
+                parsed = await self._read(body, packed, read, large)
+            finally:
+                self.arrivals.done(body)
         except BadBody as fault:
             if fault.status == 413:
                 await asyncio.sleep(PENANCE)
@@ -212,6 +207,15 @@ class Receiver:
             counted.invalid(len(parsed.rejected))
             answers.refuse_all_invalid(parsed)
         return parsed
+
+    async def _read(self, body: bytes, packed: Inflate | None, read: Reader[T], large: int) -> Parsed[T]:
+        """What takes longer than others should wait is done aside. Raises BadBody."""
+        if packed is not None and len(body) <= large:
+            body, packed = self._unpacked(body, packed, large)
+        if packed is None and len(body) <= large:
+            return read(body, self._clock(), self._max_alert)
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(_aside, self._decoded, body, packed, read)
 
     def _unpacked(self, body: bytes, packed: Inflate, most: int) -> tuple[bytes, Inflate | None]:
         """What is small enough to be inflated here, or the same as before."""
@@ -225,37 +229,6 @@ class Receiver:
     def _decoded(self, body: bytes, packed: Inflate | None, read: Reader[T]) -> Parsed[T]:
         plain = body if packed is None else packed(body, self._max_body)
         return read(plain, self._clock(), self._max_alert)
-
-    async def _body(self, request: Request) -> bytes:
-        content = request.content
-        if content.is_eof():
-            body = content.read_nowait()
-        else:
-            body = await self._arriving(request)
-        if len(body) > self._max_body:
-            raise self._too_large()
-        return body
-
-    async def _arriving(self, request: Request) -> bytes:
-        """A body that is not here yet: bounded in size and in time."""
-        if (request.content_length or 0) > self._max_body:
-            raise self._too_large()
-        _go_on(request)
-        body = bytearray()
-        try:
-            async with asyncio.timeout(self._patience):
-                while not request.content.at_eof():
-                    body += await request.content.readany()
-                    if len(body) > self._max_body:
-                        raise self._too_large()
-        except TimeoutError:
-            raise Problem(408, f"the body did not arrive within {self._patience:g} s") from None
-        except (HttpProcessingError, web.RequestPayloadError, ConnectionError) as fault:
-            raise Problem(400, "the body broke off or is framed wrongly") from fault
-        return bytes(body)
-
-    def _too_large(self) -> Problem:
-        return Problem(413, f"the body is larger than {self._max_body} bytes (ingest.max_body)")
 
     async def _pay(self, sender: Sender, parsed: Parsed[Any], counted: Outcomes, status: int = 429) -> None:
         """Go on only while the sender keeps to its rate; what is invalid costs nothing."""
@@ -333,17 +306,6 @@ def _single(request: Request, stored: Stored) -> web.StreamResponse:
 
 def _answer(request: Request, status: int, told: answers.Batch) -> web.StreamResponse:
     return answer(request, status, encode(told))
-
-
-def _go_on(request: Request) -> None:
-    """Answer `Expect: 100-continue`, which senders of larger bodies wait for."""
-    expected = request.headers.getall(hdrs.EXPECT, ())
-    if not expected:
-        return
-    if any(value.lower() != "100-continue" for value in expected):
-        raise Problem(417, "only 100-continue can be expected")
-    if request.transport is not None:
-        request.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
 
 
 def _unavailable(fault: Unavailable) -> Problem:

@@ -12,7 +12,8 @@ from collections.abc import AsyncIterator
 import pytest
 
 from common.settings import Ingest
-from ingest import receive
+from common.units import Size
+from ingest import arrive, receive
 from tests.support.ingest import Served, served
 from tests.support.raw import Wire
 
@@ -162,3 +163,35 @@ async def test_bombs_are_refused_while_others_are_served(
             assert (await wire.reply()).status == 200
             await wire.__aexit__(None, None, None)
     assert len(site.memory.events) == 3 + len(bombers)
+
+
+async def test_what_all_bodies_hold_together_is_bounded_and_small_ones_get_through(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(arrive, "HELD", 1)
+    lines = START.replace(b"application/json", b"application/x-ndjson")
+    large = lines + b"Content-Length: 100000\r\n\r\n" + b" " * 70_000
+    rest = b"\n" * (30_000 - len(BODY)) + BODY
+    async with served(Ingest(max_body=Size(100_000))) as site, Wire(site.address) as first:
+        for _ in range(2):
+            first.send(large)
+            await held(site, 70_000)
+            async with Wire(site.address) as second:
+                second.send(large)
+                reply = await second.reply()
+                assert (reply.status, reply.headers["Retry-After"]) == (503, "1")
+            async with Wire(site.address) as small:
+                small.send(PLAIN[:-1])
+                await held(site, 70_000 + len(BODY) - 1)
+                small.send(PLAIN[-1:])
+                assert (await small.reply()).status in (200, 201)
+            first.send(rest)
+            assert (await first.reply()).status in (200, 201)
+            await held(site, 0)
+
+
+async def held(site: Served, size: int) -> None:
+    """Until so many bytes are held."""
+    async with asyncio.timeout(5):
+        while site.arrivals.held != size:  # noqa: ASYNC110 - a number that nobody announces
+            await asyncio.sleep(0.005)

@@ -10,6 +10,7 @@ from typing import NoReturn
 from common.http import KEEPALIVE, PROBES, Problem, Request, Site, serve
 from common.settings import Hook, Ingest, Rule, Token
 from ingest import operations, page, receipt
+from ingest.arrive import Arrivals
 from ingest.event import Event, Reading, Stored, Unavailable
 from ingest.metrics import Metrics
 from ingest.receive import Receiver
@@ -112,6 +113,7 @@ class Served:
         self.answers: asyncio.Queue[tuple[str, int]] = asyncio.Queue()
         self.address = ""
         self.certificates: Certificates
+        self.arrivals: Arrivals
 
     @property
     def url(self) -> str:
@@ -141,6 +143,7 @@ async def served(
     steps = memory.appender(), memory.evaluator(), memory.spender()
     receiver = Receiver(settings, *steps, metrics, lambda: NOW, patience, hooks, Senders(tokens))
     made = Served(memory, metrics)
+    made.arrivals = receiver.arrivals
     site = Site(
         operations.routes({**receiver.handlers(), **page.handlers(), receipt.ROUTE: _no_receipt}),
         ready=lambda: made.unready,
