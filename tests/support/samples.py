@@ -1,4 +1,4 @@
-"""What senders post, as files: `tests/samples/payloads` (made up), `captures` (real requests), `malformed`."""
+"""What senders post, as files: `tests/samples/payloads` (made up), `captures` (real ones), `malformed`."""
 
 from __future__ import annotations
 
