@@ -210,6 +210,7 @@ def _came_back(back: outage.Comeback) -> list[Row]:
     return [
         Row("requests before the first answer", str(back.probes), "1", back.probes == 1),
         Row("one second : the one before, at most", f"{back.steepest:.2f}", "2.00", back.steepest <= 2),
+        Row("a tenth of a second : the mean of its second", f"{back.fullest:.2f}", "2.00", back.fullest <= 2),
         Row("all that waited has arrived", f"{back.requests} requests in {back.seconds:.1f} s"),
         Row("its ledger afterwards", f"{back.unaccounted} unaccounted", "0", back.unaccounted == 0),
     ]

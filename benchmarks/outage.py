@@ -32,10 +32,12 @@ PATIENCE = 120.0  # seconds for all to arrive
 
 class Comeback(Struct, frozen=True):
     """`probes`: requests before the first answer was given; `steepest`: the largest ratio of one second's
-    requests to those of the second before, wherever seconds begin; `seconds` from the first to the last."""
+    requests to those of the second before, wherever seconds begin; `fullest`: that of a tenth of a second to
+    the mean of its second, 1 when there are no waves; `seconds` from the first to the last."""
 
     probes: int
     steepest: float
+    fullest: float
     seconds: float
     requests: int
     unaccounted: int
@@ -94,7 +96,7 @@ async def comeback(stack: Stack, server: Server, progress: Progress, alerts: int
         await service.stop()
     came = receiver.came
     probes = sum(at < receiver.answered_at for at in came)
-    return Comeback(probes, steepest(came), came[-1] - came[0], len(came), seen.unaccounted)
+    return Comeback(probes, steepest(came), fullest(came), came[-1] - came[0], len(came), seen.unaccounted)
 
 
 def steepest(came: list[float]) -> float:
@@ -108,6 +110,15 @@ def steepest(came: list[float]) -> float:
         bins = Counter(int(at - start) for at in came)
         worst = max([worst, *(bins[second + 1] / bins[second] for second in sorted(bins))])
     return worst
+
+
+def fullest(came: list[float]) -> float:
+    """How much a tenth of a second holds of what its tenth would be, where that is five or more."""
+    tenths = Counter(int(10 * (at - came[0])) for at in came)
+    seconds = Counter(int(at - came[0]) for at in came)
+    del seconds[int(came[-1] - came[0])]  # it is not full
+    shares = (count / seconds[tenth // 10] for tenth, count in tenths.items() if seconds[tenth // 10] >= 50)
+    return 10 * max(shares, default=0.1)
 
 
 def _config(server: Server, ingest: int, port: int) -> dict[str, object]:
