@@ -8,6 +8,7 @@ from typing import Any
 
 from common.keys import Destination
 from tests.support.fleet import NAME, NAMESPACE, Fleet, Fleets, Running, eventually
+from tests.support.s3 import running
 from tests.support.servers import Server
 
 AT = Destination(NAMESPACE, NAME)
@@ -87,3 +88,20 @@ async def test_both_are_killed_again_and_again(fleets: Fleets, valkey: Server, t
     assert fleet.acknowledged <= fleet.receiver.accepted.keys()
     assert fleet.dead_letters() == []
     await eventually(lambda: not listed(fleet), "nothing referred to")
+
+
+async def test_in_a_bucket(fleets: Fleets, valkey: Server) -> None:
+    with running() as s3:
+        url = s3.bucket()
+        fleet = await fleets(valkey, objects={"url": f"{url}/large"})
+        ingest = await fleet.ingest(env=s3.environment)
+        for _ in range(10):
+            assert (await fleet.send(ingest, large(fleet)))[0] == 201
+        assert len(listed(fleet)) == s3.count(url) == 10
+        dispatcher = await fleet.dispatcher(env=s3.environment)
+        await fleet.settled()
+        assert {len(told.json()["data"]["annotations"]["log"]) for told in fleet.receiver.requests} == {
+            60_000
+        }
+        await dispatcher.process.stop()
+        assert s3.count(url) == 0

@@ -7,9 +7,7 @@ import secrets
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
-import aiohttp
 import pytest
-from moto.server import ThreadedMotoServer
 from redis.asyncio import Redis
 
 from common.alert import encode
@@ -22,7 +20,8 @@ from common.stored import Away, Broken, Missing
 from common.wire import Wire
 from dispatcher.sweep import OLD, Swept, sweep
 from tests.support.deliveries import alert
-from tests.support.servers import one_kind
+from tests.support.s3 import S3, running
+from tests.support.servers import Server
 from tests.support.settings import build
 
 LARGE = alert(key="k", summary="x" * 100_000)
@@ -30,35 +29,22 @@ STORED = encode(LARGE)
 
 
 @pytest.fixture(scope="module")
-def s3() -> Iterator[str]:
-    """Where it listens."""
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    _, port = server.get_host_and_port()
-    yield f"http://127.0.0.1:{port}"
-    server.stop()
+def store() -> Iterator[S3]:
+    with running() as made:
+        yield made
 
 
 @pytest.fixture
-def environment(s3: str, monkeypatch: pytest.MonkeyPatch) -> str:
-    """As an operator would set it."""
-    for name, value in {
-        "AWS_ENDPOINT": s3,
-        "AWS_ACCESS_KEY_ID": "agents",
-        "AWS_SECRET_ACCESS_KEY": "hunter2",
-        "AWS_REGION": "us-east-1",
-    }.items():
+def s3(store: S3, monkeypatch: pytest.MonkeyPatch) -> S3:
+    """With the environment that leads to it."""
+    for name, value in store.environment.items():
         monkeypatch.setenv(name, value)
-    return s3
+    return store
 
 
 @pytest.fixture
-async def bucket(environment: str) -> str:
-    """A new one; its URL."""
-    name = f"bucket-{secrets.token_hex(8)}"
-    async with aiohttp.ClientSession() as http, http.put(f"{environment}/{name}") as answer:
-        assert answer.status == 200
-    return f"s3://{name}"
+def bucket(s3: S3) -> str:
+    return s3.bucket()
 
 
 async def test_there_and_back(bucket: str) -> None:
@@ -80,7 +66,7 @@ async def test_there_and_back(bucket: str) -> None:
     assert [page async for page in objects.pages()] == []
 
 
-async def test_without_its_bucket_nothing_is_known(environment: str) -> None:
+async def test_without_its_bucket_nothing_is_known(s3: S3) -> None:
     objects = Objects(f"s3://nobody-made-{secrets.token_hex(8)}", "redispatch")
     works: list[Callable[[], Awaitable[Any]]] = [
         lambda: objects.put("pager", LARGE, STORED),
@@ -104,13 +90,13 @@ async def test_nobody_answers(bucket: str, monkeypatch: pytest.MonkeyPatch) -> N
             await objects.put("pager", LARGE, STORED)
 
 
-@one_kind
-async def test_append_and_sweep(bucket: str, redis: Redis) -> None:
+async def test_append_and_sweep(bucket: str, valkey: Server, connected: Callable[[Server], Redis]) -> None:
+    redis = connected(valkey)
     settings = build(destinations=["one", "two"], objects=Section(url=bucket))
-    store = Store(Wire(redis), settings, cluster=True)
+    append = Store(Wire(redis), settings, cluster=True)
     places = {"one": [0], "two": [0]}
-    assert await store.append([LARGE], places) == [dict.fromkeys(places, QUEUED)]
-    assert await store.append([LARGE], places) == [dict.fromkeys(places, DUPLICATE)]
+    assert await append.append([LARGE], places) == [dict.fromkeys(places, QUEUED)]
+    assert await append.append([LARGE], places) == [dict.fromkeys(places, DUPLICATE)]
     objects = Objects(bucket, "redispatch")
     orphan = await objects.put("one", LARGE, STORED)
     seconds, _ = await redis.time()
