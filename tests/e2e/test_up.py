@@ -20,6 +20,7 @@ from typing import Any
 import aiohttp
 import pytest
 
+from tests.support.certificates import Authority
 from tests.support.processes import DEADLINE, Process, Processes
 from tests.support.servers import Server, free_port
 
@@ -38,6 +39,7 @@ class Place:
     dispatcher: int = field(default_factory=free_port)
     receiver: int = field(default_factory=free_port)
     workers: int = 1
+    tls: dict[str, str] = field(default_factory=dict)
 
     def config(self) -> Path:
         """Its file."""
@@ -51,7 +53,7 @@ class Place:
         return self.processes.config(
             {
                 "redis": {"url": f"redis://127.0.0.1:{self.redis}/0"},
-                "ingest": {"listen": f"127.0.0.1:{self.ingest}", "workers": self.workers},
+                "ingest": {"listen": f"127.0.0.1:{self.ingest}", "workers": self.workers, "tls": self.tls},
                 "dispatcher": {"listen": f"127.0.0.1:{self.dispatcher}", "drain_timeout": "5s"},
                 "destinations": [{"name": "terminal", "type": "stdout"}, receiver],
                 "routes": [{"to": ["terminal", "receiver"]}],
@@ -115,6 +117,24 @@ async def test_the_printed_line_leads_to_both_destinations(place: Place) -> None
     await up.wait_closed()
     assert place.quiet()
     up.assert_no_traceback()
+
+
+@pytest.mark.parametrize("client_ca", [None, "authority.crt"])
+async def test_it_is_up_with_certificates_too(place: Place, tmp_path: Path, client_ca: str | None) -> None:
+    """Also where ingest wants one from its clients, and so from `up`, which has none."""
+    authority = Authority(tmp_path)
+    for name in ("server", "client"):
+        authority.issue(name)
+    both = [(tmp_path / f"client.{kind}").read_text() for kind in ("crt", "key")]
+    (tmp_path / "client.pem").write_text("".join(both))
+    place.tls = {"cert": "server.crt", "key": "server.key"} | ({"client_ca": client_ca} if client_ca else {})
+    up = await place.up()
+    assert f"curl -i https://127.0.0.1:{place.ingest}/v1/alerts" in up.text
+    words = ["send", "--ca", "authority.crt", *(["--cert", "client.pem"] if client_ca else [])]
+    send = await place.processes.redispatch(*words, config=place.config())
+    assert await send.wait_exit() == 0, send.text
+    up.signal(signal.SIGINT)
+    assert await up.wait_exit() == 0
 
 
 async def test_ctrl_c_leaves_nothing_behind(place: Place) -> None:
