@@ -27,10 +27,8 @@ SUPPORTED = "gzip, deflate, zstd, identity"
 MOST_MEMBERS = 1000
 WINDOW_LOG = 23  # 8 MiB, which RFC 9659 lets a sender expect, and no more
 PIECE = 65_536  # bytes; between two pieces other threads get their turn
-BREATH, PAUSE = (
-    8,
-    0.001,
-)  # after so many pieces (1 ms of work) sleep: a busy machine then lets others go first
+BREATH = 8  # pieces, a millisecond of work, then a pause, so that a busy machine lets others go first
+PAUSE = 0.001  # seconds
 
 Inflate: TypeAlias = Callable[[bytes, int], bytes]  # the body, the most bytes that may come out
 
