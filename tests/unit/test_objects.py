@@ -6,6 +6,8 @@ import asyncio
 import os
 import secrets
 import stat
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -157,6 +159,19 @@ def test_nothing_is_made_before_it_is_needed(tmp_path: Path) -> None:
     objects = Objects(str(tmp_path / "objects"), "n")
     assert objects.untouched
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_directory_needs_no_client_of_buckets() -> None:
+    """Which takes longer to import than all the rest of a service."""
+    program = """if True:
+        import asyncio, sys
+        import dispatcher.serve, ingest.serve, ops.cli
+        from common.objects import Objects, place
+        assert place("/nowhere").untouched
+        print(*(name for name in sys.modules if "obstore" in name or name == "common.bucket"))
+    """
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == ""
 
 
 # A reference
