@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import aiohttp
+import pytest
 
+from common import keys
+from common.scripts import Script
 from tests.support.processes import Processes, wait_ready
+from tests.support.proxy import Proxy
 from tests.support.servers import Server, free_port
 
 PROMETHEUS = [{"labels": {"alertname": "x", "host": "h"}, "startsAt": "2026-03-02T08:00:00Z"}]
@@ -86,6 +91,26 @@ async def test_another_configurations_tokens_count_without_a_restart(
     assert [(await post(url, name))[0] for name in ("old", "new", "stays")] == [401, 200, 200]
     assert "sha256" not in ingest.text
     assert await ingest.stop() == 0
+    ingest.assert_no_traceback()
+
+
+@pytest.mark.parametrize(("package", "step"), [("ingest", "spend"), ("common", "append")])
+async def test_a_batch_whose_reply_is_lost_is_503_and_stored_once_when_it_comes_again(
+    processes: Processes, valkey: Server, proxied: Callable[[Server], Proxy], package: str, step: str
+) -> None:
+    proxy = await proxied(valkey).start()
+    listen = f"127.0.0.1:{free_port()}"
+    url = f"http://{listen}"
+    ingest = await processes.ingest(config(processes, proxy.url, listen, token("quick", rate="1000/s")))
+    await wait_ready(f"{url}/readyz", ingest)
+    assert (await post(url, "quick"))[0] == 201  # from now on the server knows every script
+    batch = [{"host": f"h{number}", "name": "x"} for number in range(100)]
+    proxy.lose_reply(Script(package, step).digest.encode())
+    status, after = await post(url, "quick", body=batch)
+    assert (status, after is not None) == (503, True)
+    await proxy.wait_lost()
+    assert (await post(url, "quick", body=batch))[0] == (201 if step == "spend" else 200)
+    assert valkey.cli("XLEN", keys.stream("redispatch", "sink")) == 101
     ingest.assert_no_traceback()
 
 
