@@ -289,6 +289,34 @@ async def test_a_store_that_is_away_spends_nothing(
     assert not [request for request, status in receiver.answered if status != 200]
 
 
+async def test_a_probe_that_can_not_be_fetched_says_nothing_of_the_destination(
+    bench: Make, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    get, away = Objects.get, asyncio.Event()
+
+    async def gone(self: Objects, name: str, told: reference.Reference) -> bytes:
+        if not away.is_set():
+            raise Away("gone fishing")
+        return await get(self, name, told)
+
+    monkeypatch.setattr(Objects, "get", gone)
+    here = bench()
+    await here.redis.hset(here.at.gate, mapping={"state": "breaker", "until": "1", "reason": "HTTP 500"})
+    await here.append("k")
+    await here.start()
+    await eventually(lambda: here.redis.zcard(here.at.retry), "it waits")
+    assert await here.redis.hgetall(here.at.gate) == {
+        b"state": b"breaker",
+        b"until": b"1",
+        b"reason": b"HTTP 500",
+    }
+    assert receiver.requests == []
+    away.set()
+    await here.emptied()
+    assert not await here.redis.hget(here.at.gate, "state")
+    assert (await here.record("k")).attempts == 1
+
+
 async def test_what_is_too_old_dies_without_its_store(bench: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     async def gone(self: Objects, name: str, told: reference.Reference) -> bytes:
         raise AssertionError("nobody has to look")
