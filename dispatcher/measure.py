@@ -54,6 +54,7 @@ class Queues:
             return Gauge(f"redispatch_{name}", text, ["destination", *labels], registry=registry)
 
         self._limit = gauge("queue_limit", "Cap of the depth")
+        self._dead_limit = gauge("dead_letters_limit", "Cap of the dead letters")
         self._gate = gauge("gate_closed", "1 when nothing is read, by reason", "reason")
         self._removed = gauge("destination_removed", "1: not in the configuration, and something is left")
         self._of = {
@@ -78,6 +79,7 @@ class Queues:
         for name in self.configured:
             self._begin(name)
             self._limit.labels(name).set(settings.queue.max_depth)
+            self._dead_limit.labels(name).set(settings.queue.max_dead)
             self._removed.labels(name).set(0)
 
     def left(self, known: Iterable[str]) -> list[str]:
@@ -110,7 +112,7 @@ class Queues:
         if name in self._shown:
             self._shown.discard(name)
             del self._lost.of[name]
-            for gauge in (self._limit, self._removed, *self._of.values()):
+            for gauge in (self._limit, self._dead_limit, self._removed, *self._of.values()):
                 gauge.remove(name)
             for reason in GATES:
                 self._gate.remove(name, reason)

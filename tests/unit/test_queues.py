@@ -33,9 +33,10 @@ def series(registry: CollectorRegistry, name: str) -> dict[str, float]:
 def test_what_left_is_shown_while_something_is_left() -> None:
     registry = CollectorRegistry()
     queues = Queues(registry)
-    queues.configure(build(destinations=["kept", "gone"], queue=Queue(max_depth=7)))
+    queues.configure(build(destinations=["kept", "gone"], queue=Queue(max_depth=7, max_dead=9)))
     assert series(registry, "gone") == {
         "queue_limit": 7,
+        "dead_letters_limit": 9,
         "gate_closed": 0,
         "destination_removed": 0,
         "lost_entries_total": 0,

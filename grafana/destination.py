@@ -1,0 +1,169 @@
+"""One page per destination, or several side by side: what waits, what is sent, what was given up."""
+
+from __future__ import annotations
+
+from grafana.panels import Dashboard, Panel, Row, every, grown, quantile, rate
+
+QUEUE = Row(
+    "What waits",
+    (
+        Panel(
+            "Depth",
+            "Waiting, in flight or retrying, and the cap above which newcomers become dead letters.",
+            "short",
+            {"{{destination}}": every("queue_depth"), "limit {{destination}}": every("queue_limit")},
+            "the-queue-is-full",
+        ),
+        Panel(
+            "In flight",
+            "Deliveries pending under a consumer.",
+            "short",
+            {"{{destination}}": every("in_flight")},
+            "nothing-is-delivered",
+        ),
+        Panel(
+            "Retrying",
+            "Deliveries that wait for their next attempt.",
+            "short",
+            {"{{destination}}": every("retrying")},
+            "nothing-is-delivered",
+        ),
+        Panel(
+            "Age of the oldest",
+            "Since the oldest entry was last put into the stream.",
+            "s",
+            {"{{destination}}": every("oldest_delivery_age_seconds")},
+            "deliveries-wait-for-long",
+            warn=60,
+            bad=600,
+        ),
+        Panel(
+            "Retry overdue",
+            "How long the first retry has been due.",
+            "s",
+            {"{{destination}}": every("retry_overdue_seconds")},
+            "retries-are-overdue",
+            warn=30,
+            bad=120,
+        ),
+        Panel(
+            "Gate",
+            "1: nothing is sent, for this reason.",
+            "short",
+            {"{{destination}} {{reason}}": every("gate_closed", "destination", "reason")},
+            "a-closed-gate",
+            warn=1,
+        ),
+    ),
+)
+SENT = Row(
+    "What is sent",
+    (
+        Panel(
+            "Attempts",
+            "By outcome.",
+            "cps",
+            {"{{destination}} {{outcome}}": rate("attempts_total", "destination", "outcome")},
+            "nothing-is-delivered",
+        ),
+        Panel(
+            "Deliveries ended",
+            "The rate at which deliveries end, by result.",
+            "cps",
+            {"{{destination}} {{result}}": rate("deliveries_total", "destination", "result")},
+            "nothing-is-delivered",
+        ),
+        Panel(
+            "Retries",
+            "By the outcome before.",
+            "cps",
+            {"{{destination}} {{reason}}": rate("retries_total", "destination", "reason")},
+            "nothing-is-delivered",
+        ),
+        Panel(
+            "One attempt",
+            "How long the receiver takes.",
+            "s",
+            {
+                "{{destination}} median": quantile(0.5, "attempt_seconds", "destination"),
+                "{{destination}} 99 %": quantile(0.99, "attempt_seconds", "destination"),
+            },
+            "nothing-is-delivered",
+        ),
+        Panel(
+            "End to end",
+            "From the alert's acceptance to its delivery, retries included.",
+            "s",
+            {
+                "{{destination}} median": quantile(0.5, "end_to_end_seconds", "destination"),
+                "{{destination}} 99 %": quantile(0.99, "end_to_end_seconds", "destination"),
+            },
+            "deliveries-wait-for-long",
+            warn=60,
+            bad=600,
+        ),
+        Panel(
+            "Consumers",
+            "Dispatchers that read this queue. Behind a closed gate they leave after some time.",
+            "short",
+            {"{{destination}}": every("consumers")},
+            "consumers-are-missing",
+        ),
+    ),
+)
+DEAD = Row(
+    "What was given up, or is not as it should be",
+    (
+        Panel(
+            "Dead letters",
+            "How many there are, and the cap at which what would die waits in `retry`.",
+            "short",
+            {"{{destination}}": every("dead_letters"), "limit {{destination}}": every("dead_letters_limit")},
+            "dead-letters-reach-their-limit",
+        ),
+        Panel(
+            "Died, by reason",
+            "What dispatchers gave up. Those of `queue_full` and `removed` are only in the panel beside.",
+            "short",
+            {
+                "{{destination}} {{reason}}": grown(
+                    "dead_total", "destination", "reason", within="$__rate_interval"
+                )
+            },
+            "dead-letters",
+        ),
+        Panel(
+            "Ledger",
+            "What can't be explained (must be 0), and what was booked as lost since the beginning.",
+            "short",
+            {
+                "{{destination}} unaccounted": every("unaccounted_deliveries"),
+                "{{destination}} lost": every("lost_entries_total"),
+            },
+            "the-ledger-is-not-0",
+            bad=1,
+        ),
+        Panel(
+            "Taken over, and too late",
+            "Entries taken over from a replica that died or stood still; settlements that came after that.",
+            "cps",
+            {
+                "{{destination}} reclaimed": rate("reclaimed_total", "destination"),
+                "{{destination}} fenced": rate("fenced_total", "destination"),
+            },
+            "a-dispatcher-makes-no-progress",
+            width=24,
+        ),
+    ),
+)
+DASHBOARD = Dashboard(
+    "redispatch-destination",
+    "redispatch: destinations",
+    "What waits for a destination, what is sent to it, and what was given up.",
+    (QUEUE, SENT, DEAD),
+    {
+        "namespace": "label_values(redispatch_queue_limit, namespace)",
+        "job": "label_values(redispatch_queue_limit, job)",
+        "destination": "label_values(redispatch_queue_limit, destination)",
+    },
+)

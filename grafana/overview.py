@@ -1,0 +1,195 @@
+"""The first page: is anything lost, late or stuck?"""
+
+from __future__ import annotations
+
+from grafana.panels import ALL, TO, Dashboard, Panel, Row, every, rate
+
+LOST_ENTRIES = f"increase(redispatch_lost_entries_total{{{TO}}}[$__range])"
+LOST = Row(
+    "Lost?",
+    (
+        Panel(
+            "Unaccounted",
+            "What the ledgers can't explain: must be 0.",
+            "short",
+            {"deliveries": f"sum({every('unaccounted_deliveries')})"},
+            "the-ledger-is-not-0",
+            bad=1,
+            number=True,
+            width=6,
+        ),
+        Panel(
+            "Lost entries",
+            "Entries that vanished from Redis, in the time shown.",
+            "short",
+            {"entries": f"sum(max by (destination) ({LOST_ENTRIES}))"},
+            "entries-were-lost",
+            bad=1,
+            number=True,
+            width=6,
+        ),
+        Panel(
+            "Dead letters",
+            "Deliveries given up, kept with their reason. Nobody gets these unless somebody acts.",
+            "short",
+            {"dead letters": f"sum({every('dead_letters')})"},
+            "dead-letters",
+            warn=1,
+            number=True,
+            width=6,
+        ),
+        Panel(
+            "Redis is unsafe",
+            "How many of: no AOF, an evicting memory policy, a second consumer group.",
+            "short",
+            {"kinds": f"sum(max by (kind) (redispatch_redis_unsafe{{{ALL}}}))"},
+            "redis-is-unsafe",
+            bad=1,
+            number=True,
+            width=6,
+        ),
+    ),
+)
+LATE = Row(
+    "Late or stuck?",
+    (
+        Panel(
+            "Oldest waiting",
+            "Since the oldest entry of any queue was last put there.",
+            "s",
+            {"age": f"max({every('oldest_delivery_age_seconds')})"},
+            "deliveries-wait-for-long",
+            warn=60,
+            bad=600,
+            number=True,
+            width=4,
+        ),
+        Panel(
+            "Retry overdue",
+            "How long the first retry of any destination has been due.",
+            "s",
+            {"overdue": f"max({every('retry_overdue_seconds')})"},
+            "retries-are-overdue",
+            warn=30,
+            bad=120,
+            number=True,
+            width=4,
+        ),
+        Panel(
+            "Closed gates",
+            "Destinations to which nothing is sent: gone, paused, broken or throttled.",
+            "short",
+            {"gates": f"sum({every('gate_closed')})"},
+            "a-closed-gate",
+            warn=1,
+            number=True,
+            width=4,
+        ),
+        Panel(
+            "Removed, not empty",
+            "Destinations that left the configuration while something was left there.",
+            "short",
+            {"destinations": f"sum({every('destination_removed')})"},
+            "a-destination-that-was-removed",
+            warn=1,
+            number=True,
+            width=4,
+        ),
+        Panel(
+            "Since last progress",
+            "Of the dispatcher that has waited longest for an answer of Redis.",
+            "s",
+            {"seconds": f"time() - min(redispatch_last_progress_timestamp_seconds{{{ALL}}})"},
+            "a-dispatcher-makes-no-progress",
+            warn=60,
+            bad=120,
+            number=True,
+            width=4,
+        ),
+        Panel(
+            "Configuration refused",
+            "Services that go on with an older configuration, since the file can't be used.",
+            "short",
+            {"services": f"sum(redispatch_config_reload_failed{{{ALL}}})"},
+            "the-configuration-is-not-reloaded",
+            warn=1,
+            number=True,
+            width=4,
+        ),
+    ),
+)
+FLOW = Row(
+    "Flow",
+    (
+        Panel(
+            "Alerts in",
+            "Items by what became of them; `refused` was answered with 503, and the sender keeps it.",
+            "cps",
+            {"{{outcome}}": rate("alerts_total", "outcome", to=ALL)},
+            "",
+        ),
+        Panel(
+            "Deliveries out",
+            "Deliveries that ended, by result.",
+            "cps",
+            {"{{result}}": rate("deliveries_total", "result")},
+            "nothing-is-delivered",
+        ),
+        Panel(
+            "Attempts that failed",
+            "By outcome.",
+            "cps",
+            {"{{outcome}}": rate("attempts_total", "outcome", to=TO + ',outcome!="delivered"')},
+            "nothing-is-delivered",
+        ),
+        Panel(
+            "Queues",
+            "Deliveries waiting, in flight or retrying.",
+            "short",
+            {"{{destination}}": every("queue_depth")},
+            "the-queue-is-full",
+        ),
+        Panel(
+            "Queues, share of their limit",
+            "At 100 % newcomers become dead letters.",
+            "percentunit",
+            {"{{destination}}": f"{every('queue_depth')} / {every('queue_limit')}"},
+            "the-queue-is-full",
+            warn=0.8,
+            bad=1,
+        ),
+        Panel(
+            "Processes",
+            "Dispatchers that are scraped, and processes of ingest.",
+            "short",
+            {
+                "dispatchers": f"count(redispatch_last_progress_timestamp_seconds{{{ALL}}})",
+                "ingest": f"sum(redispatch_ingest_workers{{{ALL}}})",
+            },
+            "no-dispatcher-is-seen",
+        ),
+        Panel(
+            "Alarms",
+            "Rules of redispatch that are pending or firing.",
+            "short",
+            {
+                "{{alertname}} ({{alertstate}})": (
+                    'sum by (alertname, alertstate) (ALERTS{alertname=~"Redispatch.*"})'
+                )
+            },
+            "",
+            width=24,
+        ),
+    ),
+)
+DASHBOARD = Dashboard(
+    "redispatch-overview",
+    "redispatch: overview",
+    "Is anything lost, late or stuck?",
+    (LOST, LATE, FLOW),
+    {
+        "namespace": "label_values(redispatch_config_reload_failed, namespace)",
+        "job": "label_values(redispatch_config_reload_failed, job)",
+        "destination": "label_values(redispatch_queue_limit, destination)",
+    },
+)
