@@ -147,6 +147,8 @@ class Witness:
         for entry_id in set(self.owners) - set(after.pending or {}):
             if entry_id in self.vanished:
                 self._disown(entry_id, "it vanished")
+                for held in self.open:  # it was idle for long enough to be reclaimed
+                    held.just_read = held.just_read and held.entry.id != entry_id
 
     def disowned(self, consumer: str | None) -> None:
         """What this consumer owned, or everybody, is pending under nobody any more."""
