@@ -6,7 +6,10 @@ one skips the test here and fails it when `CI` is set.
 
 from __future__ import annotations
 
+import asyncio
+import re
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -19,6 +22,7 @@ from tests.support.processes import Processes, wait_ready
 from tests.support.senders import installed
 from tests.support.servers import free_port
 
+LOOK = 0.1  # seconds between two looks at what changes once a second
 OURS = ROOT / "grafana" / "prometheus"
 
 
@@ -54,17 +58,39 @@ class Prometheus:
         assert len(found) <= 1, (expression, found)
         return float(found[0]["value"][1]) if found else float("nan")
 
-    async def wait(self, expression: str, deadline: float = 20.0) -> None:
-        """Until a comparison has a result."""
-        await eventually(lambda: self.query(expression), expression, deadline)
+    async def raised(self, alarm: str) -> dict[str, str]:
+        """Until that alarm of ours is raised, once; its labels."""
+        expression = f'ALERTS{{alertstate="firing",alertname="Redispatch{alarm}"}}'
+        [found] = await self.wait(expression)
+        return dict(found["metric"])
+
+    async def over(self, alarm: str) -> None:
+        """Until it is no longer raised."""
+        await self.wait(f'absent(ALERTS{{alertstate="firing",alertname="Redispatch{alarm}"}})')
+
+    async def wait(self, expression: str, deadline: float = 30.0) -> list[dict[str, Any]]:
+        """The first answer to a comparison that is not empty."""
+
+        async def look() -> list[dict[str, Any]]:
+            await asyncio.sleep(LOOK)
+            return await self.query(expression)
+
+        return list(await eventually(look, expression, deadline))
 
 
-async def started(processes: Processes, http: aiohttp.ClientSession, **jobs: Sequence[Running]) -> Prometheus:
-    """With our rules and our jobs `redispatch-<name>`, whose addresses are replaced by those of services."""
+async def started(
+    processes: Processes,
+    http: aiohttp.ClientSession,
+    *,
+    rules: Path = OURS / "rules.yaml",
+    **jobs: Sequence[Running],
+) -> Prometheus:
+    """With `rules` and our jobs `redispatch-<name>`, whose addresses are replaced by those of services."""
     program = installed("prometheus")
     content = yaml.safe_load((OURS / "prometheus.yaml").read_text("utf-8"))
     content["global"] = {"scrape_interval": "1s", "evaluation_interval": "1s"}
-    content["rule_files"] = [str(OURS / name) for name in content["rule_files"]]
+    assert content["rule_files"] == ["rules.yaml"]
+    content["rule_files"] = [str(rules)]
     for job in content["scrape_configs"]:
         del job["dns_sd_configs"]
         job["static_configs"] = [_targets(jobs[job["job_name"].removeprefix("redispatch-")])]
@@ -76,6 +102,19 @@ async def started(processes: Processes, http: aiohttp.ClientSession, **jobs: Seq
     )
     await wait_ready(f"http://{listen}/-/ready", process)
     return Prometheus(f"http://{listen}", http)
+
+
+def hasty(processes: Processes) -> Path:
+    """Our rules in seconds instead of minutes: raised at once, and what looks back looks back 8 s."""
+    text = (OURS / "rules.yaml").read_text("utf-8")
+    for pattern, instead in (
+        (r"for: \d+m", "for: 0s"),
+        (r"\[15m\]", "[8s]"),
+        (r"> (600|120)\b", "> 2"),
+    ):
+        text, count = re.subn(pattern, instead, text)
+        assert count >= 2
+    return processes.config(text, "hasty.yaml")
 
 
 def _targets(services: Sequence[Running]) -> Mapping[str, Any]:
