@@ -9,6 +9,7 @@
 5. A destination alone and beside four broken ones, in turns.
 6. A destination that comes back while thousands of deliveries wait and three replicas want to send.
 7. Senders alone, and beside hostile ones: zip bombs, slow bodies, thousands of idle connections.
+8. Bodies of 500 lines through ingest beside the append script alone, in turns.
 
 Prints a table with the targets beside; `--check` exits with 1 when one is missed.
 """
@@ -30,14 +31,14 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
-from benchmarks import hostile, neighbours, outage, webhook
+from benchmarks import hostile, ndjson, neighbours, outage, webhook
 from benchmarks.fill import NAMESPACE, fill
 from benchmarks.floor import cpu, floor
 from benchmarks.load import Measured, Missing, load
 from benchmarks.stack import Broken, Process, Server, Stack, free_port
 from common.snapshot import snapshot
 
-PARTS = ("ingest", "dispatcher", "webhook", "neighbours", "outage", "hostile")
+PARTS = ("ingest", "dispatcher", "webhook", "neighbours", "outage", "hostile", "ndjson")
 SLOTS = 2048  # of the dispatcher: enough that reading, sending and settling overlap
 CONNECTIONS = 32
 LOOK = 0.02  # seconds between two looks at the ledger
@@ -228,6 +229,17 @@ def _beside_hostile(runs: list[hostile.Beside]) -> list[Row]:
     ]
 
 
+def _by_lines(runs: list[ndjson.Beside]) -> list[Row]:
+    through, alone = (median(rates) for rates in zip(*((r.ingest, r.script) for r in runs), strict=True))
+    ratio = median(run.ingest / run.script for run in runs)
+    good = ratio >= ndjson.TARGET
+    return [
+        Row("append script alone", f"{alone:,.0f} alerts/s"),
+        Row(f"ingest, bodies of {ndjson.LINES} lines", f"{through:,.0f} alerts/s"),
+        Row("ingest : append script", f"{ratio:.2f}", f"{ndjson.TARGET:.2f} or more", good),
+    ]
+
+
 async def watch(redis: Redis, dispatcher: Process, progress: Progress, alerts: int) -> tuple[float, int]:
     """Deliveries per second from the first to the last that was seen, and what the ledger can't explain."""
     task = progress.add_task("settling", total=alerts)
@@ -267,6 +279,10 @@ async def run(*, quick: bool, parts: tuple[str, ...], console: Console) -> list[
                 rows += _came_back(await outage.comeback(stack, server, progress, alerts // 20))
             if "hostile" in parts:
                 rows += _beside_hostile(await hostile.beside(stack, server, progress, seconds))
+            if "ndjson" in parts:
+                rows += _by_lines(
+                    await ndjson.beside(stack, server, progress, rounds, alerts // ndjson.LINES)
+                )
     return rows
 
 
