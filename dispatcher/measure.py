@@ -31,7 +31,10 @@ log = Log("dispatcher")
 
 
 class _Lost(Collector):
-    """A counter that Redis counts: its value is what the ledger has booked."""
+    """A counter that Redis counts: its value is what the ledger has booked.
+
+    A destination is shown once it was looked at: 0 before that would let `increase` see all of it come.
+    """
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self.of: dict[str, int] = {}
@@ -104,14 +107,13 @@ class Queues:
     def _begin(self, name: str) -> None:
         if name not in self._shown:
             self._shown.add(name)
-            self._lost.of[name] = 0
             for reason in GATES:
                 self._gate.labels(name, reason).set(0)
 
     def _forget(self, name: str) -> None:
         if name in self._shown:
             self._shown.discard(name)
-            del self._lost.of[name]
+            self._lost.of.pop(name, None)
             for gauge in (self._limit, self._dead_limit, self._removed, *self._of.values()):
                 gauge.remove(name)
             for reason in GATES:

@@ -6,7 +6,10 @@ import json
 from typing import Any
 
 import pytest
+import yaml
 
+from common.settings import Settings
+from common.units import Address
 from grafana import generate
 from grafana.generate import DASHBOARDS
 from tests.rules.pages import DOCS, anchors
@@ -65,3 +68,22 @@ def test_a_panel_says_what_it_shows_and_what_to_do(panel: Any) -> None:
     assert panel.unit
     assert panel.queries
     assert not panel.heading or panel.heading in HEADINGS
+
+
+def read(path: str) -> Any:
+    """A YAML file of `grafana/`."""
+    return yaml.safe_load((generate.HERE / path).read_text("utf-8"))
+
+
+def test_what_provisions_grafana_and_prometheus_finds_the_services() -> None:
+    [source] = read("provisioning/datasources/prometheus.yaml")["datasources"]
+    told = read("prometheus/prometheus.yaml")
+    assert source["jsonData"]["timeInterval"] == told["global"]["scrape_interval"]
+    ports = {job["job_name"]: job["dns_sd_configs"][0]["port"] for job in told["scrape_configs"]}
+    defaults = Settings()
+    assert ports == {
+        "redispatch-ingest": Address.parse(defaults.ingest.listen).port,
+        "redispatch-dispatcher": Address.parse(defaults.dispatcher.listen).port,
+    }
+    [provider] = read("provisioning/dashboards/redispatch.yaml")["providers"]
+    assert provider["type"] == "file"

@@ -39,14 +39,14 @@ def test_what_left_is_shown_while_something_is_left() -> None:
         "dead_letters_limit": 9,
         "gate_closed": 0,
         "destination_removed": 0,
-        "lost_entries_total": 0,
     }
     queues.configure(build(destinations=["kept"]))
     assert queues.left([]) == ["gone"]
-    queues.show(seen("gone", waiting=3, ledger=Ledger(accepted=3), gate={"state": GATES[0]}))
+    queues.show(seen("gone", waiting=3, ledger=Ledger(accepted=5, lost=2), gate={"state": GATES[0]}))
     queues.show(seen("kept"))
     shown = series(registry, "gone")
     assert (shown["destination_removed"], shown["queue_depth"], shown["gate_closed"]) == (1, 3, 1)
+    assert shown["lost_entries_total"] == 2
     assert series(registry, "kept")["destination_removed"] == 0
     queues.show(seen("gone"))
     assert series(registry, "gone") == {}
