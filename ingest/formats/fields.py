@@ -91,7 +91,7 @@ def _number(field: str, told: str) -> int | float:
     if _WHOLE.fullmatch(text):
         return int(text)
     try:
-        if len(text) > 64 or "_" in text:
+        if len(text) > 64 or "_" in text or not text.isascii():
             raise ValueError
         return float(text)
     except ValueError:

@@ -120,6 +120,7 @@ VALUES: dict[str, Any] = {
         ({"plugin": None}, "plugin: Expected str, got null"),
         ({"values": [1, 2]}, "dsnames: 1 names for 2 values"),
         ({"values": ["x"]}, "values[0]: expected a number, got 'x'"),
+        ({"values": ["\u0661"]}, "values[0]: expected a number, got '\u0661'"),
         ({"values": ["1e999"]}, "values[0]: not a finite number"),
         ({"values": [True]}, "values[0]: Expected"),
         ({"values": [1 << 70]}, "values[0]: beyond 64 bits"),
