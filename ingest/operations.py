@@ -21,7 +21,7 @@ JSON, LINES, TEXT, HTML = "application/json", "application/x-ndjson", "text/plai
 FORM = "application/x-www-form-urlencoded"
 EVENT, EVENTS = "application/cloudevents+json", "application/cloudevents-batch+json"
 REFUSED = (400, 401, 408, 413, 415, 417, 429, 500, 503)  # what any POST may be answered
-BY_PROMETHEUS = tuple(status for status in REFUSED if status != 429)  # where 503 says it
+IMPATIENT = tuple(status for status in REFUSED if status != 429)  # where 503 says it
 
 
 class Group(Struct):
@@ -100,7 +100,7 @@ def _posts() -> Iterator[Operation]:
         summary="What Prometheus sends to an Alertmanager",
         takes=_texts(list[prometheus.Item]),
         answers={200: (Batch,)},
-        problems=BY_PROMETHEUS,
+        problems=IMPATIENT,
         example=[_NOTICE],
     )
     for path, sender in (("/v1/alertmanager", "Alertmanager (version 4)"), ("/v1/grafana", "Grafana")):
@@ -109,7 +109,7 @@ def _posts() -> Iterator[Operation]:
             summary=f"The webhook of {sender}",
             takes=_texts(Group),
             answers=_BATCH,
-            problems=BY_PROMETHEUS,
+            problems=IMPATIENT,
             example={"alerts": [_NOTICE]},
         )
     yield Operation(
@@ -138,7 +138,7 @@ def _posts() -> Iterator[Operation]:
         summary="Any other sender's JSON, by a mapping in the configuration",
         takes={JSON: (), FORM: (dict[str, str],)},
         answers=_ANY,
-        problems=(*REFUSED, 404),
+        problems=(*IMPATIENT, 404),
         example={"monitor": {"hostname": "web-1"}, "heartbeat": {"status": 0}},
     )
 
