@@ -10,6 +10,7 @@
 6. A destination that comes back while thousands of deliveries wait and three replicas want to send.
 7. Senders alone, and beside hostile ones: zip bombs, slow bodies, thousands of idle connections.
 8. Bodies of 500 lines through ingest beside the append script alone, in turns.
+9. What `/metrics` and the server have to do for it while a large backlog waits.
 
 Prints a table with the targets beside; `--check` exits with 1 when one is missed.
 """
@@ -31,14 +32,14 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
-from benchmarks import hostile, ndjson, neighbours, outage, webhook
+from benchmarks import backlog, hostile, ndjson, neighbours, outage, webhook
 from benchmarks.fill import NAMESPACE, fill
 from benchmarks.floor import cpu, floor
 from benchmarks.load import Measured, Missing, load
 from benchmarks.stack import Broken, Process, Server, Stack, free_port
 from common.snapshot import snapshot
 
-PARTS = ("ingest", "dispatcher", "webhook", "neighbours", "outage", "hostile", "ndjson")
+PARTS = ("ingest", "dispatcher", "webhook", "neighbours", "outage", "hostile", "ndjson", "backlog")
 SLOTS = 2048  # of the dispatcher: enough that reading, sending and settling overlap
 CONNECTIONS = 32
 LOOK = 0.02  # seconds between two looks at the ledger
@@ -240,6 +241,19 @@ def _by_lines(runs: list[ndjson.Beside]) -> list[Row]:
     ]
 
 
+def _looked(seen: backlog.Looked) -> list[Row]:
+    scrape, work = backlog.SCRAPE, backlog.WORK
+    return [
+        Row(
+            f"/metrics, {seen.alerts:,} waiting",
+            f"median {seen.median:.1f} ms, p99 {seen.p99:.1f}",
+            f"median under {scrape} ms",
+            seen.median < scrape,
+        ),
+        Row("its figures cost Redis", f"{seen.work:.2f} ms/s", f"under {work} ms/s", seen.work < work),
+    ]
+
+
 async def watch(redis: Redis, dispatcher: Process, progress: Progress, alerts: int) -> tuple[float, int]:
     """Deliveries per second from the first to the last that was seen, and what the ledger can't explain."""
     task = progress.add_task("settling", total=alerts)
@@ -283,6 +297,8 @@ async def run(*, quick: bool, parts: tuple[str, ...], console: Console) -> list[
                 rows += _by_lines(
                     await ndjson.beside(stack, server, progress, rounds, alerts // ndjson.LINES)
                 )
+            if "backlog" in parts:
+                rows += _looked(await backlog.look(stack, server, progress, 10 * alerts, 2 * seconds))
     return rows
 
 
@@ -296,7 +312,7 @@ def table(rows: list[Row]) -> Table:
 
 
 @click.command()
-@click.option("--quick", is_flag=True, help="A minute instead of six; the figures are rough.")
+@click.option("--quick", is_flag=True, help="A minute instead of eight; the figures are rough.")
 @click.option("--check", is_flag=True, help="Exit with 1 when a target is missed.")
 @click.option("--part", "parts", multiple=True, type=click.Choice(PARTS), help="Only this.")
 def main(quick: bool, check: bool, parts: tuple[str, ...]) -> None:
