@@ -12,7 +12,7 @@ up: $(READY)
 	@exec $(BIN)/redispatch up --with-parent $$PPID
 
 test: lint types
-	$(BIN)/pytest --numprocesses auto --maxprocesses 4
+	$(BIN)/pytest --numprocesses 3
 
 lint: $(READY)
 	$(BIN)/ruff check .
