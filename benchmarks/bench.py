@@ -121,8 +121,9 @@ async def _until_empty(server: Server) -> None:
 
 def _beside(pairs: list[tuple[Measured, Measured]]) -> list[Row]:
     ratio = median(ours.rate / bare.rate for bare, ours in pairs)
+    bare_rate, bare_p99 = (median(getattr(bare, name) for bare, _ in pairs) for name in ("rate", "p99"))
     return [
-        Row("bare aiohttp handler", f"{median(bare.rate for bare, _ in pairs):,.0f}/s"),
+        Row("bare aiohttp handler", f"{bare_rate:,.0f}/s, p99 {bare_p99:.1f} ms"),
         Row("ingest, AOF on, unique keys", f"{median(ours.rate for _, ours in pairs):,.0f}/s"),
         Row("ingest : bare handler", f"{ratio:.2f}", "0.60 or more", ratio >= 0.6),
         _saturated([ours for _, ours in pairs], 5),
