@@ -105,7 +105,9 @@ async def test_a_worker_killed_under_load_loses_nothing_and_comes_back(
         await fleet.settled()
         assert seen == sorted(seen)  # no sum ever fell
         assert seen[-1] > 100
-        assert await ingest.metric("redispatch_alerts_total", outcome="queued") >= len(fleet.acknowledged)
+        # What each of the four senders had under way at a kill may have been stored and not counted.
+        queued = await ingest.metric("redispatch_alerts_total", outcome="queued")
+        assert len(fleet.acknowledged) - 2 * 4 <= queued <= len(fleet.acknowledged)
         assert await ingest.metric("redispatch_ingest_worker_deaths_total") == 2
         assert await ingest.metric("redispatch_ingest_workers") == COUNT
         assert [line["how"] for line in ingest.lines("worker_died")] == ["SIGKILL", "SIGKILL"]
