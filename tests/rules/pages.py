@@ -15,7 +15,8 @@ _TOP = (*PACKAGES, "benchmarks", "docs", "tests", ".ci", "k8s", "grafana")
 
 def files() -> Iterator[Path]:
     """Every text file that is part of the repository."""
-    yield from (path for path in ROOT.iterdir() if path.is_file() and path.suffix in _SUFFIXES)
+    top_files = (path for path in ROOT.iterdir() if path.is_file() and path.suffix in _SUFFIXES)
+    yield from (path for path in top_files if path.name != ".git")  # a file in a second working tree
     for top in _TOP:
         for path in (ROOT / top).rglob("*"):
             if path.is_file() and path.suffix in _SUFFIXES and "__pycache__" not in path.parts:
