@@ -1,47 +1,36 @@
 """Puts alerts into the streams of their destinations: the last step before the answer.
 
-Takes the events of one request; returns one `Stored` per event once Redis has them all (and has written
-or replicated them, as `ingest.durability` says). All requests that arrive while one call is under way go
-with the next one; those with an alert for the object store go by themselves, so that it holds up nobody else.
-Raises Unavailable when anything could not be stored.
+Takes the events of one request; returns one `Stored` per event once Redis has them all. Chooses which way a
+request goes (`commit`): those with an alert for the object store go by themselves, so that it holds up nobody
+else; those with many alerts go two ways in turns: what goes one way is prepared while Redis is at work on
+the other. Raises Unavailable when anything could not be stored.
 """
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Sequence
-from time import perf_counter
-from typing import TypeAlias
+from functools import partial
+from itertools import cycle
 
-from redis import exceptions as errors
 from redis.asyncio import Redis
 
 from common.alert import encode
-from common.append import CONFLICT, DEAD, DUPLICATE, DUPLICATE_DEAD, NO_ROOM, QUEUED, NotDurable, Store
-from common.batching import Batcher, Overflow
-from common.log import Log
 from common.settings import Settings
-from common.stored import Away
-from common.trouble import Kind, kind_of
+from common.trouble import Kind
 from common.wire import Wire
-from ingest.event import Event, Stored, Unavailable
-from ingest.observe import Observer, Routed
+from ingest.commit import Committer
+from ingest.event import Event, Stored
 from ingest.route import Router
 
 OBSERVED = 1024  # bytes that observe adds at most: key, incident, and an episode's start and severity
-QUIET = 5.0  # seconds between two log lines about the object store
-MOST = 1000  # alerts, or units of 16 KiB, in one script call; Lua's unpack stops at 8,000
-_Request: TypeAlias = tuple[list[Event], int]
-
-_ALL_QUEUED = {QUEUED}
-
-log = Log("ingest")
+MANY = 100  # alerts in a request; fewer are better off in one call with others
+WIRES = 3  # connections; two ways share one, so that beside a frozen Redis no one waits for more than two
 
 
 class Appender:
-    """Observe, route and append with one configuration, by group commit.
+    """Stores alerts with one configuration.
 
-    Several may share a `wire`; their commits then queue up. `measured` is told the size and the duration
+    Several may share `wires`; their commits then queue up. `measured` is told the size and the duration
     (seconds) of each commit, `troubled` each error of Redis.
     """
 
@@ -54,106 +43,37 @@ class Appender:
         cluster: bool,
         measured: Callable[[int, float], None] = lambda size, seconds: None,
         troubled: Callable[[Kind], None] = lambda kind: None,
-        wire: Wire | None = None,
+        wires: Sequence[Wire] | None = None,
     ) -> None:
-        self._wire = wire or Wire(redis)
-        self._observer = Observer(self._wire, settings, router, cluster=cluster)
-        self._store = Store(self._wire, settings, cluster=cluster)
-        self._measured = measured
-        self._troubled = troubled
+        few, many, more = wires or [Wire(redis) for _ in range(WIRES)]
+        way = partial(
+            Committer,
+            settings=settings,
+            router=router,
+            cluster=cluster,
+            measured=measured,
+            troubled=troubled,
+        )
         self._inline_limit = settings.ingest.inline_limit
-        self._small, self._large = self._batcher(), self._batcher()
-        self._told = float("-inf")  # when the log last heard of the object store
+        self._small, self._large = way(few), way(many)
+        self._many = way(many), way(more)
+        self._turns = cycle(self._many)
 
     async def submit(self, events: list[Event], size: int = 0) -> list[Stored]:
         """Store the events of a request of `size` bytes; all of them, or Unavailable."""
-        if not events:
-            return []
-        batcher = self._large if self._has_large(events, size) else self._small
-        try:
-            if len(events) <= MOST:
-                return await batcher.submit((events, len(events) + size // 16384))
-            parts = [events[start : start + MOST] for start in range(0, len(events), MOST)]
-            stored = await batcher.submit_all(
-                (part, len(part) + size // len(parts) // 16384) for part in parts
-            )
-        except Overflow:
-            raise Unavailable("too many alerts are waiting to be stored") from None
-        return [one for part in stored for one in part]
+        return await self._way(events, size).submit(events, size) if events else []
 
     async def close(self) -> None:
         """Finish what was submitted."""
-        await self._small.close()
-        await self._large.close()
-        await self._wire.close()
+        for way in (self._small, self._large, *self._many):
+            await way.close()
 
-    def _batcher(self) -> Batcher[_Request, list[Stored]]:
-        return Batcher(
-            self._commit, most=MOST, bound=50 * MOST, weigh=lambda request: request[1], outage=Unavailable
-        )
+    def _way(self, events: list[Event], size: int) -> Committer:
+        if self._has_large(events, size):
+            return self._large
+        return self._small if len(events) < MANY else next(self._turns)
 
     def _has_large(self, events: list[Event], size: int) -> bool:
         """Whether an alert may be too large for Redis; observe is still to add its part."""
         limit = self._inline_limit - OBSERVED
         return size > limit // 2 and any(len(encode(event.alert)) > limit for event in events)
-
-    async def _commit(self, requests: list[_Request]) -> Sequence[list[Stored] | Exception]:
-        events = [event for request in requests for event in request[0]]
-        started = perf_counter()
-        try:
-            routed = await self._observer.observe(events)
-            codes = await self._append(routed)
-        except NotDurable as fault:
-            raise Unavailable(str(fault)) from fault
-        except Away as fault:
-            self._tell(fault)
-            raise Unavailable("the object store could not take it") from fault  # the log says why
-        except errors.RedisError as fault:
-            kind = kind_of(fault)
-            self._troubled(kind)
-            raise Unavailable(f"Redis could not store it: {kind}") from fault
-        self._measured(len(events), perf_counter() - started)
-        stored = [_stored(item.alert.key, told) for item, told in zip(routed, codes, strict=True)]
-        answers: list[list[Stored] | Exception] = []
-        place = 0
-        for own, _ in requests:
-            end = place + len(own)
-            answers.append(_no_room(codes[place:end]) or stored[place:end])
-            place = end
-        return answers
-
-    def _tell(self, fault: Away) -> None:
-        now = asyncio.get_running_loop().time()
-        if now - self._told >= QUIET:
-            self._told = now
-            log.warning("objects_away", error=fault)
-
-    async def _append(self, routed: list[Routed]) -> list[dict[str, int]]:
-        """Per alert, what the script said for each of its destinations."""
-        places: dict[str, list[int]] = {}
-        for place, item in enumerate(routed):
-            for name in item.destinations:
-                places.setdefault(name, []).append(place)
-        return await self._store.append([item.alert for item in routed], places)
-
-
-def _no_room(codes: list[dict[str, int]]) -> Unavailable | None:
-    """What is to be said when anything of a request was not stored."""
-    full = [name for told in codes for name, code in told.items() if code == NO_ROOM]
-    if not full:
-        return None
-    return Unavailable(f"queue and dead letters are full: {', '.join(sorted(set(full)))}", retry_after=5)
-
-
-def _stored(key: str, told: dict[str, int]) -> Stored:
-    if set(told.values()) <= _ALL_QUEUED:  # the usual case
-        return Stored(key, "queued", list(told), [])
-    plain = {name: code % CONFLICT for name, code in told.items()}
-    fresh = QUEUED in plain.values() or DEAD in plain.values()
-    return Stored(
-        key=key,
-        status="queued" if fresh else "duplicate",
-        destinations=[name for name, code in plain.items() if code in (QUEUED, DUPLICATE)],
-        dead=[name for name, code in plain.items() if code in (DEAD, DUPLICATE_DEAD)],
-        conflict=any(code > CONFLICT for code in told.values()),
-    )

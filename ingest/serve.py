@@ -21,7 +21,7 @@ from common.settings import Settings
 from common.shared import Row
 from common.trouble import Kind
 from common.wire import Wire
-from ingest import operations, page, receipt
+from ingest import append, operations, page, receipt
 from ingest.append import Appender
 from ingest.evaluate import Evaluator
 from ingest.event import Event, Reading, Unavailable
@@ -57,8 +57,8 @@ class Service:
         self._settings = settings
         blocking = 0.0 if self._durability == "written" else settings.ingest.durability_timeout
         self._redis: Redis = connect.client(settings.redis, blocking=blocking)
-        # the evaluators', the appenders', the spenders'
-        self._wires = Wire(self._redis), Wire(self._redis), Wire(self._redis)
+        self._evaluating, self._spending = Wire(self._redis), Wire(self._redis)
+        self._appending = [Wire(self._redis) for _ in range(append.WIRES)]
         self._reading = Wire(self._redis)  # receipts do not wait for what is stored, nor the other way round
         self._evaluator: Evaluator | None = None
         self._appender: Appender | None = None
@@ -112,9 +112,8 @@ class Service:
 
     def _use(self, settings: Settings) -> None:
         """Make all steps anew; a request that has begun goes through all of the old ones."""
-        evaluate, append, spend = self._wires
-        evaluator = Evaluator(self._redis, settings, troubled=self._troubled, wire=evaluate)
-        spender = Spender(self._redis, settings, troubled=self._troubled, wire=spend)
+        evaluator = Evaluator(self._redis, settings, troubled=self._troubled, wire=self._evaluating)
+        spender = Spender(self._redis, settings, troubled=self._troubled, wire=self._spending)
         appender = Appender(
             self._redis,
             settings,
@@ -122,7 +121,7 @@ class Service:
             cluster=self._cluster,
             measured=self.metrics.appended,
             troubled=self._troubled,
-            wire=append,
+            wires=self._appending,
         )
         steps = self._receiver(settings, appender, evaluator, spender)
         self._settings, self._spender = settings, spender
