@@ -22,7 +22,7 @@ def stream(namespace: str, destination: str) -> str:
     first_at`, and `object`, `replay_of`, `force`, `trace`, `throttled`, `alone` when there are any.
 
     Written by append, take, settle, reclaim, find, keep_alive, reap, replay, retire; read by claim, snapshot,
-    accept, pause, resume. No TTL.
+    accept, pause, resume, stats, ledger. No TTL.
     """
     return tag(namespace, destination) + "stream"
 
@@ -31,7 +31,8 @@ def retry(namespace: str, destination: str) -> str:
     """sorted set: deliveries that wait, by due time in ms; a member is the id of the entry it came from, a
     space and the fields of the entry to come.
 
-    Written by settle, take, retire; read by append, reclaim, snapshot, accept, pause, resume, replay. No TTL.
+    Written by settle, take, retire; read by append, reclaim, snapshot, accept, pause, resume, replay,
+    stats, ledger. No TTL.
     """
     return tag(namespace, destination) + "retry"
 
@@ -49,7 +50,8 @@ def dead(namespace: str, destination: str) -> str:
     """stream: dead letters; fields `key reason error status attempts deliveries first_at died_at alert`, and
     `object` when there is one.
 
-    Written by append, settle, replay, discard, retire; read by list, snapshot, accept. No TTL.
+    Written by append, settle, replay, discard, retire; read by list, show, stats, ledger, snapshot,
+    accept. No TTL.
     """
     return tag(namespace, destination) + "dead"
 
@@ -58,7 +60,8 @@ def gate(namespace: str, destination: str) -> str:
     """hash: why nothing is read; fields `state reason until opened_at` (since when), `prober lease` of the
     probe, `failures gone_1 gone_2` in a row, `ramp` since when it ramps. Without `state` it is open.
 
-    Written by take, settle, pause, resume; read by take, settle, reserve, reclaim, snapshot. No TTL.
+    Written by take, settle, pause, resume; read by take, settle, reserve, reclaim, snapshot, stats.
+    No TTL.
     """
     return tag(namespace, destination) + "gate"
 
@@ -75,7 +78,7 @@ def ledger(namespace: str, destination: str) -> str:
     """hash: counters that must balance: `accepted replayed delivered duplicate superseded died lost
     discarded`.
 
-    Written by append, settle, reclaim, replay, discard, accept, retire; read by snapshot. No TTL.
+    Written by append, settle, reclaim, replay, discard, accept, retire; read by snapshot, ledger. No TTL.
     """
     return tag(namespace, destination) + "ledger"
 

@@ -67,7 +67,7 @@ async def _closed(redis: Redis, settings: Settings, name: str, reason: str) -> t
     """The gate's state before and its reason, depth, and since when it is closed, ms."""
     await reach.choose(redis, settings, [name])
     at = keys.Destination(settings.redis.namespace, name)
-    before, why, depth, since = await _pause(redis, [at.gate, at.stream, at.retry], [reason])
+    before, why, depth, since, _ = await _pause(redis, [at.gate, at.stream, at.retry], [reason])
     return _text(before), _text(why), depth, since
 
 
@@ -75,7 +75,7 @@ async def _opened(redis: Redis, settings: Settings, name: str) -> tuple[str, str
     """The gate's state before, its reason and since when, ms; and depth."""
     await reach.choose(redis, settings, [name])
     at = keys.Destination(settings.redis.namespace, name)
-    before, why, since, depth = await _resume(redis, [at.gate, at.stream, at.retry], [])
+    before, why, since, depth, _ = await _resume(redis, [at.gate, at.stream, at.retry], [])
     return _text(before), _text(why), since, depth
 
 

@@ -78,12 +78,12 @@ class Pace:
 async def replay(run: Run, names: Sequence[str], max_depth: int, pace: Pace, force: bool) -> list[Moved]:
     """Move them back, each destination until its queue is at `max_depth`."""
     moved = [Moved(name) for name in names]
-    flag = "force" if force else ""
+    words = [f"max_depth={max_depth}", *(["force"] if force else [])]
     for one in moved:
         at = keys.Destination(run.namespace, one.name)
         touched = [at.stream, at.dead, at.ledger, at.retry]
         async for ids in _batches(run, one.name, pace.batch, run.left(moved)):
-            done, gone, full = await _replay(run.redis, touched, [len(ids), max_depth, flag, *ids])
+            done, gone, full, _ = await _replay(run.redis, touched, [*words, *ids])
             _book(run, one, done, gone)
             if full:
                 one.full = True
@@ -98,7 +98,7 @@ async def discard(run: Run, names: Sequence[str]) -> list[Moved]:
     for one in moved:
         at = keys.Destination(run.namespace, one.name)
         async for ids in _batches(run, one.name, BATCH, run.left(moved)):
-            done, *objects = await _discard(run.redis, [at.dead, at.ledger, at.objects], ids)
+            done, _, *objects = await _discard(run.redis, [at.dead, at.ledger, at.objects], ids)
             _book(run, one, done, len(ids) - done)
             await _erase(run, one, [name.decode() for name in objects])
     return moved

@@ -129,7 +129,7 @@ class _Mover:
         at = self._at
         touched = [at.stream, at.retry, at.dead, at.ledger, *(at.record(key) for _, key in page)]
         chosen = [each for each, _ in page]
-        moved, left, full = await _retire(
+        moved, left, full, _ = await _retire(
             self._redis, touched, [keys.GROUP, *self._limits, len(chosen), *chosen]
         )
         self._done.moved += moved

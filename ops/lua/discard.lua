@@ -1,30 +1,117 @@
 #!lua flags=allow-oom
--- discard: removes dead letters for good. All ids are looked up before the first is removed.
+-- discard: removes dead letters for good. All of them are looked up before the first is removed.
 --
--- redis-cli --eval discard.lua '{redispatch:pager}:dead' '{redispatch:pager}:ledger' '{redispatch:pager}:objects' , \
---   id [id ...]
+-- redis-cli --eval discard.lua '{redispatch:pager}:dead' '{redispatch:pager}:ledger' '{redispatch:pager}:objects' \
+--   , limit=100 reason=malformed
 -- KEYS  1 dead, 2 ledger, 3 objects, all of one destination
--- ARGV  the ids of the dead letters
--- Returns how many were removed, then the names of their objects, which nobody refers to any more
+-- ARGV  limit=100 (so many at most; has to be said, but with ids), and
+--       ids, or any of reason=attempts, key=db1:* (* and ? stand for any characters), since=2h and until=10m (died so
+--       long ago; s m h d, or ms since the epoch), after=ID (go on behind that one)
+-- Returns { removed, the same in words, then the names of their objects, which nobody refers to any more }
+local USAGE = "discard.lua 'D:dead' 'D:ledger' 'D:objects' , [limit=100] "
+  .. '[reason=attempts] [key=db1:*] [since=2h] [until=10m] [after=ID] | ID ...'
 local dead, ledger, objects = KEYS[1], KEYS[2], KEYS[3]
-local tag = string.match(dead or '', '^(.*:)dead$')
-if not tag or ledger ~= tag .. 'ledger' or objects ~= tag .. 'objects' or #ARGV == 0 then
-  return redis.error_reply('ERR usage: dead ledger objects , id [id ...]')
+
+-- choose: which dead letters are meant. The same lines in list, show, replay and discard; a test compares them.
+local LOOK_AT, BYTES, PAGE, UNITS = 10000, 16777216, 20, { s = 1000, m = 60000, h = 3600000, d = 86400000 }
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local ids, want, readers = {}, {}, {}
+
+local function refuse(why)
+  local tag = string.match(KEYS[1] or '', '^{.+}:') or '{redispatch:pager}:'
+  return redis.error_reply('ERR ' .. why .. ' - usage: redis-cli --eval ' .. (string.gsub(USAGE, 'D:', tag)))
 end
-local found = {}
-for _, id in ipairs(ARGV) do
-  local letter = redis.call('XRANGE', dead, id, id, 'COUNT', 1)[1]
-  if letter and letter[1] == id then found[#found + 1] = letter end
+
+function readers.limit(text) return tonumber(string.match(text, '^[1-9]%d*$') or '') end
+readers.max_depth = readers.limit
+function readers.reason(text) return text end
+function readers.after(text) return string.match(text, '^%d+%-%d+$') end
+function readers.key(text)
+  local escaped = string.gsub(text, '[%^%$%(%)%%%.%[%]%+%-]', '%%%0')
+  return '^' .. string.gsub(escaped, '[*?]', { ['*'] = '.*', ['?'] = '.' }) .. '$'
 end
-local answer = { 0 }
-for _, letter in ipairs(found) do
-  if redis.call('XDEL', dead, letter[1]) == 1 then
-    answer[1] = answer[1] + 1
-    for i = 1, #letter[2], 2 do
-      if letter[2][i] == 'object' then answer[#answer + 1] = letter[2][i + 1] end
+function readers.since(text)
+  local number, unit = string.match(text, '^(%d+)([smhd]?)$')
+  return number and (unit == '' and tonumber(number) or math.max(0, now - number * UNITS[unit]))
+end
+readers['until'] = readers.since
+
+-- Returns what is wrong with the words of ARGV, if anything; `flag` is one that may stand alone.
+local function read(flag)
+  for _, word in ipairs(ARGV) do
+    local name, value = string.match(word, '^([%l_]+)=(.+)$')
+    if string.match(word, '^%d+%-%d+$') then ids[#ids + 1] = word
+    elseif word == flag then want[word] = true
+    elseif not (readers[name] and string.find(USAGE, '[' .. name .. '=', 1, true)) then
+      return 'what is ' .. word .. '?'
+    else
+      want[name] = readers[name](value)
+      if not want[name] then return 'that is no ' .. word end
     end
   end
+  if #ids > 0 and (want.reason or want.key or want.since or want['until'] or want.after) then
+    return 'either ids or what they have to be like'
+  end
 end
-for i = 2, #answer do redis.call('SREM', objects, answer[i]) end
+
+local function letter_of(entry)
+  local f = {}
+  for i = 1, #entry[2], 2 do f[entry[2][i]] = entry[2][i + 1] end
+  return { id = entry[1], fields = f }
+end
+
+-- Return letters, how many ids are not there, and the id behind which there may be more of them.
+local function named(limit)
+  local letters, missing, seen = {}, 0, {}
+  for i = 1, math.min(#ids, limit) do
+    local entry = not seen[ids[i]] and redis.call('XRANGE', dead, ids[i], ids[i])[1]
+    if entry then letters[#letters + 1] = letter_of(entry) else missing = missing + 1 end
+    seen[ids[i]] = true
+  end
+  return letters, missing, nil
+end
+
+local function scanned(limit)
+  local from = want.after and '(' .. want.after or string.format('%.0f', want.since or 0)
+  local to = want['until'] and string.format('%.0f', want['until']) or '+'
+  local letters, seen, bytes, last = {}, 0, 0, nil
+  while seen < LOOK_AT and bytes < BYTES do
+    local page = redis.call('XRANGE', dead, from, to, 'COUNT', PAGE)
+    for _, entry in ipairs(page) do
+      if #letters == limit then return letters, 0, last end
+      local letter = letter_of(entry)
+      local f = letter.fields
+      local fits = not want.reason or f.reason == want.reason
+      if fits and (not want.key or string.match(f.key or '', want.key)) then letters[#letters + 1] = letter end
+      last, bytes = letter.id, bytes + #(f.alert or '')
+    end
+    if #page < PAGE then return letters, 0, nil end
+    from, seen = '(' .. last, seen + PAGE
+  end
+  return letters, 0, last
+end
+
+local function choose(limit) return (#ids > 0 and named or scanned)(limit) end
+
+local function counted(number) return number == 1 and '1 dead letter' or number .. ' dead letters' end
+-- chosen
+
+local tag = string.match(dead or '', '^({.+}:)dead$')
+if not tag or ledger ~= tag .. 'ledger' or objects ~= tag .. 'objects' then return refuse('these are not the keys') end
+local wrong = read()
+if wrong then return refuse(wrong) end
+if #ids == 0 and not want.limit then return refuse('say how many: limit=100, or ids') end
+
+local letters, missing, last = choose(want.limit or #ids)
+local answer = { 0, '' }
+for _, letter in ipairs(letters) do
+  answer[1] = answer[1] + redis.call('XDEL', dead, letter.id)
+  answer[#answer + 1] = letter.fields.object
+end
+for i = 3, #answer do redis.call('SREM', objects, answer[i]) end
 if answer[1] > 0 then redis.call('HINCRBY', ledger, 'discarded', answer[1]) end
+local told = 'discarded ' .. counted(answer[1])
+  .. (missing > 0 and ', ' .. missing .. ' of the ids are not there' or '')
+answer[2] = told .. (last and '; there may be more: again, with after=' .. last or '')
 return answer

@@ -6,13 +6,16 @@
 -- KEYS  1 stream, 2 retry, 3 dead, 4 ledger, all of one destination, then one record per id or member, or none
 -- ARGV  1 group, 2 dispatcher.visibility_timeout in ms, 3 queue.max_dead, 4 how many at most,
 --       then ids of entries and members of `retry`, or none for the oldest; without records those stay as they are
--- Returns { moved, left alone: pending under a consumer that was heard of within the timeout, "full" or "" }
+-- Returns { moved, left alone: pending under a consumer that was heard of within the timeout, "full" or "", the same in
+--       words }
 -- What waits in `retry` with a reason keeps it.
+local USAGE = "retire.lua 'D:stream' 'D:retry' 'D:dead' 'D:ledger' , dispatchers 60000 100000 100"
 local stream, retry, dead, ledger = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local group, timeout, max_dead, most = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
-local tag = string.match(stream or '', '^(.*:)stream$')
+local tag = string.match(stream or '', '^({.+}:)stream$')
 if not tag or retry ~= tag .. 'retry' or dead ~= tag .. 'dead' or ledger ~= tag .. 'ledger' or (most or 0) < 1 then
-  return redis.error_reply('ERR usage: stream retry dead ledger [record ...] , group timeout max_dead most [id|member ...]')
+  local usage = string.gsub(USAGE, 'D:', string.match(KEYS[1] or '', '^{.+}:') or '{redispatch:pager}:')
+  return redis.error_reply('ERR these are not the keys or arguments - usage: redis-cli --eval ' .. usage)
 end
 local time = redis.call('TIME')
 local now = string.format('%.0f', time[1] * 1000 + math.floor(time[2] / 1000))
@@ -86,8 +89,14 @@ end
 
 local chosen = #ARGV > 4 and { unpack(ARGV, 5) } or oldest()
 local moved, left = 0, 0
+
+local function answer(full)
+  local told = string.format('moved %d to the dead letters, left %d that are in work', moved, left)
+  return { moved, left, full, told .. (full ~= '' and '; stopped, the dead letters are at their cap' or '') }
+end
+
 for i = 1, math.min(#chosen, most) do
-  if redis.call('XLEN', dead) >= max_dead then return { moved, left, 'full' } end
+  if redis.call('XLEN', dead) >= max_dead then return answer('full') end
   local at = string.find(chosen[i], ' ', 1, true)
   local one, alone
   if at or not string.find(chosen[i], '^%d+%-%d+$') then
@@ -97,4 +106,4 @@ for i = 1, math.min(#chosen, most) do
   end
   moved, left = moved + one, left + alone
 end
-return { moved, left, '' }
+return answer('')

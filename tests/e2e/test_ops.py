@@ -36,7 +36,7 @@ async def by_redis_cli(fleet: Fleet) -> None:
         pytest.skip("no redis-cli on this machine; test_ops_redis_cli.py fails for it where it must not")
     keys = [AT.stream, AT.dead, AT.ledger, AT.retry]
     process = await fleet.processes.start(
-        *("redis-cli", "-u", fleet.server.url, "--eval", str(REPLAY), *keys, ",", "100", "100000", "")
+        *("redis-cli", "-u", fleet.server.url, "--eval", str(REPLAY), *keys, ",", "reason=rejected")
     )
     assert await process.wait_exit() == 0
     assert process.out[:2] == ["3", "0"]

@@ -102,7 +102,7 @@ def test_every_script_is_called() -> None:
         for file in (root / package).rglob("*.py")
         for name in re.findall(rf'Script\("{package}", "(\w+)"\)', file.read_text("utf-8"))
     }
-    by_hand = {"ops/list"}  # for redis-cli alone
+    by_hand = {"ops/list", "ops/show", "ops/stats", "ops/ledger"}  # for redis-cli alone
     assert called | by_hand == {f"{path.parent.parent.name}/{path.stem}" for path in FILES.values()}
 
 
@@ -121,3 +121,14 @@ def test_an_undeclared_key_is_seen() -> None:
     known = lua.out_of_keys(UNDECLARED)
     wrong = [call.key for call in lua.calls(UNDECLARED) if not lua.is_key(call.key, known)]
     assert wrong == ["key", "stream .. ':dead'", "other"]
+
+
+def test_dead_letters_are_chosen_in_one_way() -> None:
+    """Each file stands alone with redis-cli, so the lines that choose are in each."""
+    parts = {
+        name: re.findall(
+            r"^-- choose: .*?^-- chosen$", FILES[name].read_text("utf-8"), re.DOTALL | re.MULTILINE
+        )
+        for name in ("list", "show", "replay", "discard")
+    }
+    assert all(parts["list"] == part and len(part) == 1 for part in parts.values())

@@ -111,11 +111,10 @@ class Stand:
         return entries
 
     async def replay(self, *ids: str, most: int = 100, max_depth: int = 1000, force: str = "") -> Any:
-        """What the operator's script says."""
+        """What the operator's script says, but for its words."""
         at = self.at
-        return await _replay(
-            self.redis, [at.stream, at.dead, at.ledger, at.retry], [most, max_depth, force, *ids]
-        )
+        words = [f"limit={most}", f"max_depth={max_depth}", *filter(None, [force]), *ids]
+        return (await _replay(self.redis, [at.stream, at.dead, at.ledger, at.retry], words))[:3]
 
     async def record(self, key: str) -> Record | None:
         """The record, if there is one."""
