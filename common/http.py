@@ -26,11 +26,12 @@ from prometheus_client.exposition import choose_encoder
 
 from common.connections import Protocols, room
 from common.log import Log, encodable
+from common.storm import ERROR, storms
 from common.units import Address
 
 Request: TypeAlias = web.BaseRequest
 Handler: TypeAlias = Callable[[Request], Awaitable[web.StreamResponse]]
-Observe: TypeAlias = Callable[[str, int, float], None]
+Observe: TypeAlias = Callable[[str, int, float], None]  # route, status, seconds
 
 KEEPALIVE = 75.0  # seconds; above the usual intervals of senders and the idle time of load balancers
 HANDSHAKE = 10.0  # seconds for TLS
@@ -50,12 +51,20 @@ class CannotListen(Exception):
 
 
 class Problem(Exception):
-    """A refusal: RFC 9457. `more` are extension members, such as `errors`."""
+    """A refusal: RFC 9457. `more` are extension members, such as `errors`; `items`, for the log alone, is how
+    many items of a body are refused."""
 
     def __init__(
-        self, status: int, detail: str, *, headers: Mapping[str, str] | None = None, **more: object
+        self,
+        status: int,
+        detail: str,
+        *,
+        headers: Mapping[str, str] | None = None,
+        items: int | None = None,
+        **more: object,
     ) -> None:
         super().__init__(detail)
+        self.items = items
         self.status = status
         self.detail = detail
         self.headers = headers
@@ -76,6 +85,9 @@ class Problem(Exception):
             headers=self.headers,
             content_type="application/problem+json",
         )
+
+
+Refused: TypeAlias = Callable[[Request, str, Problem, float], None]
 
 
 class Answer(web.StreamResponse):
@@ -139,7 +151,10 @@ def _json(status: int, body: bytes) -> web.Response:
 
 
 class Site:
-    """What is served. `ready` returns why this process should get no requests, or None."""
+    """What is served. `ready` returns why this process should get no requests, or None.
+
+    `observe` hears of each answer, `refused` of each problem: the request, its route, why, and seconds.
+    """
 
     def __init__(
         self,
@@ -148,10 +163,14 @@ class Site:
         ready: Callable[[], str | None],
         registry: CollectorRegistry,
         observe: Observe = lambda route, code, seconds: None,
+        refused: Callable[[Request, str, Problem, float], None] = lambda request, route, problem, seconds: (
+            None
+        ),
     ) -> None:
         self._ready = ready
         self._registry = registry
         self._observe = observe
+        self._refused = refused
         self._active = 0
         self._idle: asyncio.Event | None = None  # while draining
         self._probes: dict[str, Mapping[str, Handler]] = {
@@ -170,7 +189,7 @@ class Site:
         started = time.perf_counter()
         self._active += 1
         try:
-            route, response = await self._respond(request)
+            route, response, problem = await self._respond(request)
         finally:
             self._active -= 1
             if self._idle is not None and not self._active:
@@ -178,7 +197,10 @@ class Site:
         if self._idle is not None:
             response = response.plain() if isinstance(response, Answer) else response
             response.force_close()
-        self._observe(route, response.status, time.perf_counter() - started)
+        seconds = time.perf_counter() - started
+        self._observe(route, response.status, seconds)
+        if problem is not None:
+            self._refused(request, route, problem, seconds)
         return response
 
     async def drain(self, grace: float) -> None:
@@ -189,8 +211,9 @@ class Site:
                 async with asyncio.timeout(grace):
                     await self._idle.wait()
 
-    async def _respond(self, request: Request) -> tuple[str, web.StreamResponse]:
+    async def _respond(self, request: Request) -> tuple[str, web.StreamResponse, Problem | None]:
         path = request.path
+        problem: Problem | None = None
         methods = self._routes.get(path)
         if methods is None:
             path, methods = self._named(path)
@@ -202,14 +225,20 @@ class Site:
                 allowed = ", ".join(methods)
                 raise Problem(405, f"{path} takes {allowed}", headers={"Allow": allowed})
             response = await handler(request)
-        except Problem as problem:
+        except Problem as refusal:
+            problem = refusal
             response = problem.response()
         except Exception as fault:  # noqa: BLE001 - the last resort: logged here, and told without details
-            log.error("request_failed", fault=fault, route=path if methods else OTHER)
-            response = Problem(500, "unexpected error; the log of the service has more").response()
+            self._failed(path if methods else OTHER, fault)
+            problem = Problem(500, "unexpected error; the log of the service has more")
+            response = problem.response()
         if not request.content.is_eof() and not _worth_reading(request, response.status):
             response.force_close()
-        return path if methods else OTHER, response
+        return path if methods else OTHER, response, problem
+
+    def _failed(self, route: str, bug: Exception) -> None:
+        if storms.kind("request_failed", ERROR, route=route).admits():
+            log.error("request_failed", fault=bug, route=route)
 
     def _named(self, path: str) -> tuple[str, Mapping[str, Handler] | None]:
         """The route `.../{name}` that a path belongs to, so that no name makes metric labels."""

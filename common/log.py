@@ -1,7 +1,8 @@
-"""Log lines: an event's fixed name and its fields, as JSON or for people.
+"""Log lines: an event's fixed name and its fields, to stderr, as JSON or for people (`lines.py`).
 
-Goes to stderr. `REDISPATCH_LOG` is `json` or `console`; without it a terminal gets the latter. Values are
-cut to a bounded length and control characters are escaped, so that no text from outside can forge a line.
+The environment says how: `REDISPATCH_LOG` is `json` or `console` (without it a terminal gets the latter),
+`REDISPATCH_LOG_LEVEL` the least that is written, `REDISPATCH_LOG_RATE` how many like lines per second
+(`storm.py`). `setup` raises ValueError with a sentence for a person.
 """
 
 from __future__ import annotations
@@ -9,20 +10,44 @@ from __future__ import annotations
 import logging
 import os
 import sys
-import time
+from math import isfinite
 
-import msgspec
+from common import lines
 
-LONGEST = 1024
-_encode = msgspec.json.Encoder(enc_hook=str).encode
+LEVELS = {"info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
+STYLES = {"json": lines.Json, "console": lines.Console}
+STYLE, LEVEL, RATE = "REDISPATCH_LOG", "REDISPATCH_LOG_LEVEL", "REDISPATCH_LOG_RATE"
+USUAL_RATE = 10.0
+encodable = lines.encodable
 
 
-def setup(service: str) -> None:
-    """Called once by each process."""
+def setup(service: str, *, everything: bool = False) -> None:
+    """Called once by each process; `everything`: whatever the level.
+
+    Raises ValueError for an environment that says nothing sensible.
+    """
+    rate()
+    style = STYLES[_chosen(STYLE, "console" if sys.stderr.isatty() else "json", STYLES)]
+    level = LEVELS[_chosen(LEVEL, "info", LEVELS)]
+    if everything:
+        level = logging.INFO
     handler = logging.StreamHandler(sys.stderr)
-    style = os.environ.get("REDISPATCH_LOG") or ("console" if sys.stderr.isatty() else "json")
-    handler.setFormatter(_Console(service) if style == "console" else _Json(service))
-    logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)
+    handler.setFormatter(style(service))
+    logging.basicConfig(level=level, handlers=[handler], force=True)
+
+
+def rate() -> float:
+    """Lines per second of those that come in storms. Raises ValueError."""
+    told = os.environ.get(RATE)
+    if not told:
+        return USUAL_RATE
+    try:
+        number = float(told)
+    except ValueError:
+        number = -1.0
+    if not (isfinite(number) and number >= 0):
+        raise ValueError(f"{RATE}: expected lines per second, 0 or more, got {told!r:.40}")
+    return number
 
 
 class Log:
@@ -33,66 +58,24 @@ class Log:
 
     def info(self, event: str, **fields: object) -> None:
         """Normal life."""
-        self._log(logging.INFO, event, fields)
+        self.write(logging.INFO, event, fields)
 
     def warning(self, event: str, **fields: object) -> None:
         """Somebody should know."""
-        self._log(logging.WARNING, event, fields)
+        self.write(logging.WARNING, event, fields)
 
     def error(self, event: str, *, fault: BaseException | None = None, **fields: object) -> None:
         """Somebody should act; a programming fault brings its traceback along."""
         self._logger.error(event, extra={"fields": fields}, exc_info=fault)
 
-    def _log(self, level: int, event: str, fields: dict[str, object]) -> None:
+    def write(self, level: int, event: str, fields: dict[str, object]) -> None:
+        """For whom the level depends on what happened."""
         if self._logger.isEnabledFor(level):
             self._logger.log(level, event, extra={"fields": fields})
 
 
-def encodable(text: str) -> str:
-    """The text with lone surrogates, which is how bytes that are no UTF-8 come in, escaped."""
-    return text if text.isascii() else text.encode(errors="backslashreplace").decode()
-
-
-def _cut(value: object) -> object:
-    if value is None or isinstance(value, bool | int | float):
-        return value
-    text = encodable(str(value))
-    return text if len(text) <= LONGEST else text[:LONGEST] + "…"
-
-
-class _Json(logging.Formatter):
-    def __init__(self, service: str) -> None:
-        super().__init__()
-        self._service = service
-
-    def format(self, record: logging.LogRecord) -> str:
-        line: dict[str, object] = {
-            "time": time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
-            + f".{int(record.msecs):03}Z",
-            "level": record.levelname.lower(),
-            "service": self._service,
-            "event": _cut(record.getMessage()),
-        }
-        line |= {name: _cut(value) for name, value in getattr(record, "fields", {}).items()}
-        if record.exc_info:
-            line["traceback"] = encodable(self.formatException(record.exc_info))
-        return _encode(line).decode()
-
-
-class _Console(logging.Formatter):
-    def __init__(self, service: str) -> None:
-        super().__init__()
-        self._service = service
-
-    def format(self, record: logging.LogRecord) -> str:
-        fields = getattr(record, "fields", {})
-        told = " ".join(f"{name}={self._plain(value)}" for name, value in fields.items())
-        clock = time.strftime("%H:%M:%S", time.localtime(record.created))
-        line = f"{clock} {self._service} {record.levelname.lower()} {self._plain(record.getMessage())} {told}"
-        return line.rstrip() + (
-            f"\n{encodable(self.formatException(record.exc_info))}" if record.exc_info else ""
-        )
-
-    @staticmethod
-    def _plain(value: object) -> str:
-        return "".join(c if c.isprintable() else repr(c)[1:-1] for c in str(_cut(value)))
+def _chosen(name: str, usual: str, known: dict[str, int] | dict[str, type[lines.Formatter]]) -> str:
+    told = os.environ.get(name) or usual
+    if told not in known:
+        raise ValueError(f"{name}: expected {' or '.join(known)}, got {told!r:.40}")
+    return told

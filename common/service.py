@@ -71,14 +71,18 @@ class Start:
 
 
 def begin(name: str, config_path: str | None, kinds: Kinds | None = None) -> Start | None:
-    """Load the configuration; None when it can't be used, and somebody was told."""
+    """Load the configuration, begin to log; None when that can't be done, and somebody was told."""
     read = partial(load_with_places, config_path, kinds=kinds)
     try:
         loaded = read()
     except ConfigError as fault:
         complain(name, f"the configuration can't be used\n{fault}")
         return None
-    log.setup(name)
+    try:
+        log.setup(name)
+    except ValueError as fault:
+        complain(name, str(fault))
+        return None
     return Start(name, loaded, read, kinds)
 
 

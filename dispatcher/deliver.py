@@ -16,7 +16,7 @@ from typing import cast
 from msgspec.structs import replace
 
 from common.log import Log
-from common.outcomes import Dead, Decision, Delivered, Outcome, OutcomeKind, Settlement
+from common.outcomes import Dead, Delivered, Outcome, OutcomeKind, Settlement
 from common.policy import Policy
 from common.settings import Destination
 from dispatcher.decide import asked_for, decide, is_patient, split
@@ -27,6 +27,7 @@ from dispatcher.follow_up import FollowUp
 from dispatcher.gather import Member
 from dispatcher.replica import Replica
 from dispatcher.settling import Attempt, Settling
+from dispatcher.tell import Teller
 from dispatcher.trouble import Trouble
 
 log = Log("dispatcher")
@@ -48,6 +49,7 @@ class Deliverer:
         self._policy = policy
         self._post = post
         self._kind = make(destination)
+        self.teller = Teller(destination.name, replica.consumer)
         self._follow_up = FollowUp(replica, destination, trouble)
         self._attempts: set[asyncio.Task[None]] = set()
 
@@ -82,7 +84,7 @@ class Deliverer:
             self._finish(entry, delivery, told, seconds)
             return
         for place, (entry, delivery) in enumerate(members):
-            self._decide(entry, delivery, told, seconds, several=True, shared=place > 0)
+            self._decide(entry, delivery, told, seconds, members=len(members), shared=place > 0)
 
     def conclude(self, item: Settling) -> None:
         """Post a settlement; instead of a dead letter what the kind has for that case, if it has anything."""
@@ -121,7 +123,7 @@ class Deliverer:
         self._finish(entry, delivery, told, perf_counter() - started)
 
     def _broke(self, delivery: Delivery, bug: Exception) -> Outcome:
-        log.error("attempt_broke", fault=bug, destination=self._destination.name, key=delivery.key)
+        self.teller.broke(delivery, bug)
         return Outcome(OutcomeKind.FAILED, error=f"internal: {type(bug).__name__}")
 
     def _finish(self, entry: Entry, delivery: Delivery, outcome: Outcome, seconds: float) -> None:
@@ -179,38 +181,26 @@ class Deliverer:
         outcome: Outcome,
         seconds: float,
         *,
-        several: bool = False,
+        members: int = 1,
         shared: bool = False,
     ) -> None:
-        """`several` were in the request; `shared`: this one is not the first of them."""
+        """`members` were in the request; `shared`: this one is not the first of them."""
         cap = self._destination.retry_after_cap
         throttles = 0
         if outcome.kind is OutcomeKind.THROTTLED and outcome.retry_after is not None:
             throttles = entry.throttles + 1
-        decision = (split(outcome) if several else None) or decide(
+        now = self._replica.clock.now()
+        decision = (split(outcome) if members > 1 else None) or decide(
             outcome,
             delivery.attempt,
             delivery.first_at,
-            self._replica.clock.now(),
+            now,
             self._policy,
             cap,
             random.random,
             throttles,
         )
-        if outcome.kind is not OutcomeKind.DELIVERED and not shared:
-            self._tell(delivery, outcome, decision)
+        self.teller.attempt(delivery, outcome, decision, seconds, now, members)
         closes = asked_for(outcome.retry_after, cap) if is_patient(outcome, throttles, self._policy) else 0.0
         attempt = Attempt(outcome.kind, seconds, throttles, closes, shared)
         self.conclude(Settling(entry, delivery, decision, True, attempt))
-
-    def _tell(self, delivery: Delivery, outcome: Outcome, decision: Decision) -> None:
-        log.info(
-            "attempt",
-            destination=self._destination.name,
-            key=delivery.key,
-            attempt=delivery.attempt,
-            outcome=outcome.kind,
-            status=outcome.status,
-            error=outcome.error,
-            decision=type(decision).__name__.lower(),
-        )

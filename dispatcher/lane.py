@@ -251,6 +251,8 @@ class Lane:
         self._post(Settling(entry, delivery, settlement, claimed))
 
     def _post(self, item: Settling) -> None:
+        if item.attempt is None and isinstance(item.settlement, Dead):
+            self._deliverer.teller.died(item.entry, item.delivery, item.settlement)
         if self.outlook.ends_probe(item.entry.id):
             item = replace(item, probe=True)
         self.settler.post(item)

@@ -14,6 +14,7 @@ from common.log import Log
 from common.reload import Refused, Watch
 from common.service import Unstartable, calm_collector, reach
 from common.settings import Settings
+from common.storm import storms
 from dispatcher.lanes import Lanes, Life
 from dispatcher.measure import Queues, measure
 from dispatcher.metrics import Metrics
@@ -78,6 +79,7 @@ class Service:
                     measure(self.redis, self._settings.redis.namespace, self._queues, self._metrics)
                 )
                 tasks.create_task(Sweeper(self._replica, self.redis).run())
+                tasks.create_task(storms.keep_telling())
                 following = watch.follow(self._settings, self._take, self._metrics.reload_failed.set)
                 watching = tasks.create_task(following)
                 await self._stop.wait()
@@ -85,6 +87,7 @@ class Service:
                 await self._lanes.drain()
                 raise _Drained
         except* _Drained:
+            storms.tell()
             log.info("drained")  # and every task that was left is cancelled
 
     async def _begin(self) -> None:

@@ -238,18 +238,19 @@ class Receiver:
             wait = await self._spender.spend(sender, len(parsed.items))
         except Unavailable as fault:
             counted.refused(len(parsed.items))
-            raise _unavailable(fault) from None
+            raise _unavailable(fault, len(parsed.items)) from None
         if wait:
             counted.refused(len(parsed.items))
             detail = f"{sender.name} sends more than its rate, {sender.rate}"
-            raise Problem(status, detail, headers={"Retry-After": str(ceil(wait))})
+            again = {"Retry-After": str(ceil(wait))}
+            raise Problem(status, detail, headers=again, items=len(parsed.items))
 
     async def _evaluate(self, readings: list[Reading], counted: Outcomes) -> list[list[Event]]:
         try:
             return await self._evaluator.submit(readings) if readings else []
         except Unavailable as fault:
             counted.refused(len(readings))
-            raise _unavailable(fault) from None
+            raise _unavailable(fault, len(readings)) from None
 
     async def _append(self, events: list[Event], size: int, counted: Outcomes) -> list[Stored]:
         if not events:
@@ -258,7 +259,7 @@ class Receiver:
             stored = await self._appender.submit(events, size)
         except Unavailable as fault:
             counted.refused(len(events))
-            raise _unavailable(fault) from None
+            raise _unavailable(fault, len(events)) from None
         for one in stored:
             if not (one.destinations or one.dead):
                 counted.invalid()  # it was not stored: no route leads anywhere
@@ -308,5 +309,5 @@ def _answer(request: Request, status: int, told: answers.Batch) -> web.StreamRes
     return answer(request, status, encode(told))
 
 
-def _unavailable(fault: Unavailable) -> Problem:
-    return Problem(503, fault.detail, headers={"Retry-After": str(fault.retry_after)})
+def _unavailable(fault: Unavailable, items: int) -> Problem:
+    return Problem(503, fault.detail, headers={"Retry-After": str(fault.retry_after)}, items=items)

@@ -13,12 +13,13 @@ from typing import NoReturn
 from redis.asyncio import Redis
 
 from common import connect
-from common.http import PROBES, CannotListen, Handler, Site, serve
+from common.http import PROBES, CannotListen, Handler, Problem, Request, Site, serve
 from common.log import Log
 from common.reload import Watch
 from common.service import calm_collector, reach
 from common.settings import Settings
 from common.shared import Row
+from common.storm import storms
 from common.trouble import Kind
 from common.wire import Wire
 from ingest import append, operations, page, receipt
@@ -28,6 +29,7 @@ from ingest.event import Event, Reading, Unavailable
 from ingest.metrics import Metrics
 from ingest.receipt import Receipts
 from ingest.receive import Receiver
+from ingest.refuse import refuse
 from ingest.route import Router
 from ingest.senders import Sender, Senders
 from ingest.spend import Spender
@@ -67,6 +69,7 @@ class Service:
         self.draining = False
         self._told = float("-inf")  # when the log last heard of trouble
         absent = _Absent()
+        self._senders = Senders(settings.tokens)
         self.metrics = Metrics(PATHS, row)
         self.metrics.begin()
         self.site = Site(
@@ -74,6 +77,7 @@ class Service:
             ready=self._why_not_ready,
             registry=self.metrics.registry,
             observe=self.metrics.request,
+            refused=self._refused,
         )
 
     async def reach_redis(self, stop: asyncio.Event) -> None:
@@ -112,6 +116,7 @@ class Service:
 
     def _use(self, settings: Settings) -> None:
         """Make all steps anew; a request that has begun goes through all of the old ones."""
+        self._senders = Senders(settings.tokens)
         evaluator = Evaluator(self._redis, settings, troubled=self._troubled, wire=self._evaluating)
         spender = Spender(self._redis, settings, troubled=self._troubled, wire=self._spending)
         appender = Appender(
@@ -131,7 +136,7 @@ class Service:
     def _routes(self, steps: Receiver) -> dict[str, Mapping[str, Handler]]:
         names = [destination.name for destination in self._settings.destinations]
         receipts = Receipts(self._reading, self._settings.redis.namespace, names, self._troubled)
-        guarded = Senders(self._settings.tokens).guard(receipts.receipt)
+        guarded = self._senders.guard(receipts.receipt)
         return operations.routes({**steps.handlers(), **page.handlers(), receipt.ROUTE: guarded})
 
     def _receiver(
@@ -148,8 +153,11 @@ class Service:
             spender,
             self.metrics,
             hooks=settings.hooks,
-            senders=Senders(settings.tokens),
+            senders=self._senders,
         )
+
+    def _refused(self, request: Request, route: str, problem: Problem, seconds: float) -> None:
+        refuse(request, route, problem, seconds, self._senders)
 
     def _troubled(self, kind: Kind) -> None:
         """Every error is counted, and one in `QUIET` seconds told."""
@@ -194,7 +202,8 @@ async def run(
         calm_collector()
         async with asyncio.TaskGroup() as tasks:
             following = watch.follow(settings, service.take, service.metrics.reload_failed.set)
-            watching = [tasks.create_task(each) for each in (following, certificates.follow())]
+            beside = (following, certificates.follow(), storms.keep_telling())
+            watching = [tasks.create_task(each) for each in beside]
             await stop.wait()
             for task in watching:
                 task.cancel()
@@ -203,6 +212,7 @@ async def run(
         log.info("stopping")
         await server.close(GRACE)
         await service.close()
+        storms.tell()
 
 
 def _beat(metrics: Metrics) -> None:

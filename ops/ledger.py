@@ -56,6 +56,10 @@ def accept(above: str | None, config: str | None, destination: str, yes: bool) -
     A log line on stderr says what was booked. Exit code 0 when the ledger balances afterwards; 1 otherwise.
     """
     settings = options.settings(config or above)
+    try:
+        log.setup("ops", everything=True)
+    except ValueError as fault:
+        raise click.ClickException(str(fault)) from fault
     one = reach.run(settings, lambda redis: _one(redis, settings, destination))
     if not one.unaccounted:
         click.echo(f"the ledger of {destination} balances: nothing to book")
@@ -66,7 +70,6 @@ def accept(above: str | None, config: str | None, destination: str, yes: bool) -
     ask.sure(f"Book {what} for {destination}?", yes)
     if not reach.run(settings, lambda redis: _book(redis, settings, destination, lost, discarded)):
         raise click.ClickException("the difference has changed meanwhile, nothing was booked: look again")
-    log.setup("ops")
     who = os.environ.get("USER") or str(os.getuid())
     log.Log("ops").warning(
         "ledger_accepted", destination=destination, lost=lost, discarded=discarded, user=who

@@ -177,29 +177,6 @@ def test_metrics_that_are_named_exist() -> None:
         assert named <= known, path
 
 
-def log_events() -> set[str]:
-    """The names of all events that are logged."""
-    trees = [
-        ast.parse(path.read_text("utf-8")) for package in PACKAGES for path in (ROOT / package).rglob("*.py")
-    ]
-    calls = [node for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Call) and node.args]
-    logging = re.compile(r"(log|log\.Log\(.*\))\.(debug|info|warning|error)")
-    told = [call.args[0] for call in calls if logging.fullmatch(ast.unparse(call.func))]
-    names = {str(name.value) for name in told if isinstance(name, ast.Constant)}
-    return names | {"entries_taken_over", "entries_vanished"}  # one call logs either
-
-
-def test_every_event_of_the_log_is_explained() -> None:
-    page = (DOCS / "operations.md").read_text("utf-8")
-    table = page.partition("## What the log says")[2].partition("\n## ")[0]
-    explained = {
-        name
-        for row in re.findall(r"^\| (`.+?) \|", table, re.MULTILINE)
-        for name in re.findall(r"`(\w+)`", row)
-    }
-    assert explained == log_events()
-
-
 def test_commands_in_prose_exist() -> None:
     for path in pages():
         for name in re.findall(r"`redispatch ([a-z]+)", path.read_text("utf-8")):
