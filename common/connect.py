@@ -7,20 +7,22 @@ and redis-py's ConnectionError or TimeoutError for one that isn't there.
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Iterable
+from functools import partial
 from typing import Any
-from urllib.parse import urlsplit, urlunsplit
 
-import hiredis
 from msgspec import Struct
 from redis import exceptions as errors
-from redis.asyncio import BlockingConnectionPool, Connection, Redis, SSLConnection, UnixDomainSocketConnection
-from redis.asyncio.connection import AbstractConnection, parse_url
+from redis.asyncio import BlockingConnectionPool, Connection, Redis
+from redis.asyncio.connection import parse_url
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
-from common import settings
+from common import redis_url, settings
+from common.connection import QUICK, QuickConnection, Tcp
+from common.redis_url import Kind, RedisUrl
+from common.redis_url import masked as masked
+from common.sentinel import FoundTcp, FoundTls, Primary, Unknown
+from common.units import Address
 
 FLOOR = {"redis": (7, 0), "valkey": (7, 2)}
 FSYNC_FLOOR = (7, 2)
@@ -56,115 +58,38 @@ def client(redis: settings.Redis, *, connections: int = 32, blocking: float = 0.
     `blocking` is the longest BLOCK, in seconds, of a command sent through it: the socket's timeout lies
     above it, so that waiting in vain is no error.
     """
-    options: dict[str, Any] = dict(parse_url(redis.url))
-    plain = options.pop("connection_class", Connection)
+    url = redis_url.parse(redis.url)
+    options: dict[str, Any] = dict(parse_url(url.plain)) | {
+        "socket_timeout": redis.timeout + blocking,
+        "socket_connect_timeout": redis.timeout,
+        "protocol": 2,
+        "retry": Retry(NoBackoff(), 0),
+        "health_check_interval": 0,
+    }
+    quick = QUICK[options.pop("connection_class", Connection)]
+    if url.kind is Kind.SENTINEL:
+        primary = Primary(url.nodes, url.service, partial(_sentinel, url, quick, options))
+        options = options | {"primary": primary}
+        quick = FoundTcp if quick is Tcp else FoundTls
     return Redis.from_pool(
         BlockingConnectionPool(
-            connection_class=_PACKED[plain],
-            max_connections=connections,
-            timeout=redis.timeout,
-            socket_timeout=redis.timeout + blocking,
-            socket_connect_timeout=redis.timeout,
-            protocol=2,
-            retry=Retry(NoBackoff(), 0),
-            health_check_interval=0,
-            **options,
+            connection_class=quick, max_connections=connections, timeout=redis.timeout, **options
         )
     )
+
+
+def _sentinel(
+    url: RedisUrl, quick: type[QuickConnection], options: dict[str, Any], node: Address
+) -> QuickConnection:
+    """A connection to a sentinel: its own user and password, and no database."""
+    ours = {"username": url.user, "password": url.password, "db": 0, "driver_info": None}
+    return quick(**options | ours | {"host": node.host, "port": node.port})
 
 
 def allow(redis: Redis, connections: int) -> None:
     """Let a client's pool have so many connections, if it may not have more already."""
     pool = redis.connection_pool
     pool.max_connections = max(pool.max_connections, connections)
-
-
-class QuickConnection(AbstractConnection):
-    """Packs commands in C, and exchanges a pipeline in one write under one time-out.
-
-    The client's own packing, and its time-outs around every part of every command, cost more than all else
-    of a batch of hundreds.
-    """
-
-    async def exchange(self, commands: Iterable[tuple[Any, ...]]) -> list[Any]:
-        """The commands' replies, errors of single ones in their places; whoever gets an error hangs up."""
-        packed = [hiredis.pack_command(command) for command in commands]
-        writer = self._writer
-        parser: Any = self._parser  # the base class of parsers does not say that they read
-        if writer is None:
-            raise errors.ConnectionError("not connected")
-        try:
-            async with asyncio.timeout(self.socket_timeout):
-                writer.write(b"".join(packed))
-                await writer.drain()
-                return [await parser.read_response() for _ in packed]
-        except TimeoutError as fault:
-            raise errors.TimeoutError(f"no answer within {self.socket_timeout} s") from fault
-        except (OSError, RuntimeError) as fault:
-            raise errors.ConnectionError(str(fault)) from fault
-
-    async def send_packed_command(
-        self, command: bytes | str | Iterable[bytes], check_health: bool = True
-    ) -> None:
-        """Send what is packed.
-
-        The client's own goes through `wait_for`, which before Python 3.12 loses a cancellation that comes as
-        it ends: a task that was told to stop went on for ever.
-        """
-        if not self.is_connected:
-            await self.connect_check_health(check_health=False)
-        try:
-            await self._write(command)
-        except BaseException:  # whatever it was
-            await self.disconnect(nowait=True)  # a part may have gone out
-            raise
-
-    async def _write(self, command: bytes | str | Iterable[bytes]) -> None:
-        writer = self._writer
-        if writer is None:
-            raise errors.ConnectionError("not connected")
-        packed = command.encode() if isinstance(command, str) else command
-        try:
-            async with asyncio.timeout(self.socket_timeout):
-                writer.write(packed if isinstance(packed, bytes) else b"".join(packed))
-                await writer.drain()
-        except TimeoutError as fault:
-            raise errors.TimeoutError(f"not written within {self.socket_timeout} s") from fault
-        except (OSError, RuntimeError) as fault:  # to uvloop one that broke a moment ago is a RuntimeError
-            raise errors.ConnectionError(str(fault)) from fault
-
-    def pack_command(self, *args: Any) -> list[bytes]:
-        if " " in args[0]:  # the client's own names for subcommands, such as SCRIPT LOAD
-            args = (*args[0].split(), *args[1:])
-        return [hiredis.pack_command(args)]
-
-
-class _Connection(QuickConnection, Connection):
-    pass
-
-
-class _SSLConnection(QuickConnection, SSLConnection):
-    pass
-
-
-class _UnixConnection(QuickConnection, UnixDomainSocketConnection):
-    pass
-
-
-_PACKED = {
-    Connection: _Connection,
-    SSLConnection: _SSLConnection,
-    UnixDomainSocketConnection: _UnixConnection,
-}
-
-
-def masked(url: str) -> str:
-    """The address without its password."""
-    parts = urlsplit(url)
-    if "@" not in parts.netloc:
-        return url
-    user, _, host = parts.netloc.rpartition("@")
-    return urlunsplit(parts._replace(netloc=f"{user.partition(':')[0]}:***@{host}"))
 
 
 async def inspect(redis: Redis, section: settings.Redis, durability: str = "written") -> Server:
@@ -196,6 +121,8 @@ async def inspect(redis: Redis, section: settings.Redis, durability: str = "writ
 def describe(fault: errors.RedisError, url: str) -> str:
     """One line for a person whose Redis does not answer."""
     match fault:
+        case Unknown():
+            what = f"can't be found: {fault}."
         case errors.TimeoutError():
             what = "does not answer in time: is it running?"
         case errors.ConnectionError():

@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from hashlib import sha256
-from urllib.parse import urlsplit
 
+from common import redis_url
 from common.condition import Condition
 from common.expression import compiled
 from common.faults import Path, Report, suggestion
@@ -22,7 +22,6 @@ from common.units import Address, Duration
 RESERVED = {"readings": "the stream of readings", "tokens": "the rates of senders"}  # {<namespace>:...}
 ANONYMOUS = "anonymous"  # in keys, in the place of a token's name
 _NOTHING = sha256(b"").hexdigest()
-_REDIS_SCHEMES = ("redis", "rediss", "unix")
 
 
 def check(settings: Settings, kinds: Kinds | None, report: Report) -> None:
@@ -48,20 +47,10 @@ def check(settings: Settings, kinds: Kinds | None, report: Report) -> None:
 
 
 def _redis(settings: Settings, report: Report) -> None:
-    path = ("redis", "url")
     try:
-        parts = urlsplit(settings.redis.url)
-        port = parts.port
-    except ValueError:
-        report.fault(path, "can't be read as a URL such as redis://127.0.0.1:6379/0")
-        return
-    if parts.scheme not in _REDIS_SCHEMES:
-        report.fault(path, "expected redis://, rediss:// or unix://")
-    elif parts.scheme == "unix":
-        if not parts.path.strip("/"):
-            report.fault(path, "expected the path of a socket, such as unix:///run/redis.sock")
-    elif not parts.hostname or port == 0 or not re.fullmatch(r"(/[0-9]*)?", parts.path):
-        report.fault(path, "expected host, port and database, such as redis://127.0.0.1:6379/0")
+        redis_url.parse(settings.redis.url)
+    except ValueError as fault:
+        report.fault(("redis", "url"), str(fault))
 
 
 def _listening(settings: Settings, report: Report) -> None:

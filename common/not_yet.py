@@ -9,7 +9,7 @@ from common.faults import Report
 from common.settings import Settings
 
 _SECTIONS = ("console",)
-_SCHEMES = ("redis+sentinel", "rediss+sentinel", "redis+cluster", "rediss+cluster")
+_SCHEMES = ("redis+cluster", "rediss+cluster")
 _TEXT = "is not available yet"
 
 

@@ -53,6 +53,9 @@ _TYPES = (
     (errors.BusyLoadingError, Kind.LOADING),
     (errors.AuthenticationError, Kind.NOPERM),
     (errors.NoPermissionError, Kind.NOPERM),
+    (errors.MasterDownError, Kind.NOREPLICAS),
+    (errors.AskError, Kind.CLUSTER),  # and MOVED
+    (errors.TryAgainError, Kind.CLUSTER),
     (errors.ClusterError, Kind.CLUSTER),
     (errors.ConnectionError, Kind.CONNECTION),
 )

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 
 from redis.asyncio import Redis
 
-from common.connect import QuickConnection
+from common.connection import QuickConnection, moved_on
 
 Command: TypeAlias = tuple[bytes | str | int, ...]
 
@@ -46,13 +46,16 @@ class Wire:
                 connection = self._connection = await self._pool.get_connection()
                 self.connections += 1
             try:
-                if not connection.is_connected:
+                if not connection.usable:
                     self.connections += 1
                     await connection.connect()
-                return await connection.exchange(commands)
+                replies = await connection.exchange(commands)
             except BaseException:  # whatever it was
                 await connection.disconnect(nowait=True)  # what still comes would answer the next call
                 raise
+            if any(map(moved_on, replies)):
+                await connection.disconnect(nowait=True)  # and found again with the next call
+            return replies
 
     async def close(self) -> None:
         """Give the connection back."""

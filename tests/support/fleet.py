@@ -17,7 +17,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
 import aiohttp
 from prometheus_client.parser import text_string_to_metric_families
@@ -27,7 +27,6 @@ from common.snapshot import Snapshot, snapshot
 from common.units import Duration
 from tests.support.processes import Process, Processes
 from tests.support.receiver import Receiver
-from tests.support.servers import Server
 
 DEADLINE = 20.0
 LOOK = 0.01  # between two looks at a value that nobody announces
@@ -51,6 +50,17 @@ async def eventually(holds: Callable[[], Any], what: str, deadline: float = DEAD
                 await asyncio.sleep(LOOK)
     except TimeoutError:
         raise AssertionError(f"{what}: not within {deadline} s, last {told!r}") from None
+
+
+class Where(Protocol):
+    """A server, or several that are one to their clients."""
+
+    @property
+    def url(self) -> str:
+        """For `redis.url`."""
+
+    def cli(self, *words: str | bytes | int) -> Any:
+        """One command, where its key is."""
 
 
 @dataclass(frozen=True)
@@ -109,7 +119,7 @@ class Fleet:
 
     processes: Processes
     receiver: Receiver
-    server: Server
+    server: Any  # a Server mostly, and always a Where
     url: str  # where the services find the server, through a proxy perhaps
     http: aiohttp.ClientSession
     sections: dict[str, Any] = field(default_factory=dict)
@@ -282,7 +292,7 @@ class Fleets:
     ) -> None:
         await self._stack.aclose()
 
-    async def __call__(self, server: Server, *, through: str | None = None, **sections: Any) -> Fleet:
+    async def __call__(self, server: Where, *, through: str | None = None, **sections: Any) -> Fleet:
         """A fleet on this server, `through` another address of it, with sections of the configuration."""
         http = await self._stack.enter_async_context(aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(15)))
         url = server.url if through is None else through

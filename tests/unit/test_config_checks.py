@@ -45,6 +45,7 @@ def faults(config: Path, text: str) -> list[str]:
         ("redis: {url: 'redis://'}", "redis.url: expected host, port and database"),
         ("redis: {url: 'redis://h/first'}", "redis.url: expected host, port and database"),
         ("redis: {url: 'redis://h:port'}", "redis.url: can't be read as a URL"),
+        ("redis: {url: 'redis+sentinel://h'}", "redis.url: expected an address such as redis+sentinel://"),
         ("redis: {url: 'redis://[h'}", "redis.url: can't be read as a URL"),
         ("redis: {url: 'unix://'}", "redis.url: expected the path of a socket"),
         ("ingest: {listen: '8080'}", "ingest.listen: expected address:port"),
@@ -154,6 +155,7 @@ def test_a_route_to_a_name_that_is_nearly_right(config: Path) -> None:
         "redis: {url: 'rediss://u:p@h:1/15'}",
         "redis: {url: 'unix:///run/redis.sock?db=1'}",
         "redis: {url: 'redis://[::1]:6379'}",
+        "redis: {url: 'redis+sentinel://h1:26379,h2:26379/master/0'}",
         WEBHOOK % 'secrets: [whsec_c2VjcmV0, any text], headers: {A: "b\\tc"}',
         RULE % "when: '>= 100', clear: '< 90', summary: '{host} { {value}'",
     ],
@@ -201,7 +203,6 @@ def test_paths_of_certificates_are_relative_to_the_file(config: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "path"),
     [
-        ("redis: {url: 'redis+sentinel://h1:26379,h2:26379/master/0'}", "redis.url"),
         ("redis: {url: 'redis+cluster://h1:7000,h2:7000'}", "redis.url"),
     ],
 )
@@ -299,7 +300,8 @@ def test_check_prints_every_fault(config: Path) -> None:
     code, lines = run(config, "redis: {url: x}\nqueue: {max_depth: 0}\n")
     assert code == 1
     assert lines == [
-        "fault: r.yaml:1 redis.url: expected redis://, rediss:// or unix://",
+        "fault: r.yaml:1 redis.url: expected redis://, rediss:// or unix://, "
+        "redis+sentinel:// or redis+cluster:// (rediss+... for TLS)",
         "fault: r.yaml:2 queue.max_depth: expected a whole number of 1 or more, got '0'",
         "2 faults, nothing would start",
     ]

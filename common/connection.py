@@ -1,0 +1,152 @@
+"""One connection: packs commands in C, exchanges a pipeline in one write under one time-out.
+
+Takes what redis-py's connections take; `exchange` returns replies as they are. Raises what redis-py raises.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from typing import Any
+
+import hiredis
+from redis import exceptions as errors
+from redis.asyncio import Connection, SSLConnection, UnixDomainSocketConnection
+from redis.asyncio.connection import AbstractConnection
+
+from common.trouble import Kind, kind_of
+
+# It is, or may be, a primary no more: whoever looks for it again finds the one there is now.
+_MOVED_ON = frozenset((Kind.READONLY, Kind.NOREPLICAS))
+
+
+def moved_on(reply: object) -> bool:
+    """Whether this reply tells that the server is not, or soon not, the primary any more."""
+    return isinstance(reply, errors.ResponseError) and kind_of(reply) in _MOVED_ON
+
+
+class QuickConnection(AbstractConnection):
+    """The client's own packing, and its time-outs around every part of every command, cost more than all else
+    of a batch of hundreds.
+    """
+
+    @property
+    def usable(self) -> bool:
+        """Whether the next command may go over it as it is."""
+        return bool(self.is_connected)
+
+    async def exchange(self, commands: Iterable[tuple[Any, ...]]) -> list[Any]:
+        """The commands' replies, errors of single ones in their places; whoever gets an error hangs up."""
+        return await self.replies(self.put(commands))
+
+    def put(self, commands: Iterable[tuple[Any, ...]]) -> int:
+        """Send commands without waiting for anything; how many replies there will be."""
+        packed = [hiredis.pack_command(command) for command in commands]
+        writer = self._writer
+        if writer is None:
+            raise errors.ConnectionError("not connected")
+        try:
+            writer.write(b"".join(packed))
+        except (OSError, RuntimeError) as fault:
+            raise errors.ConnectionError(str(fault)) from fault
+        return len(packed)
+
+    async def replies(self, count: int) -> list[Any]:
+        """That many replies, errors of single commands in their places."""
+        writer = self._writer
+        parser: Any = self._parser  # the base class of parsers does not say that they read
+        if writer is None:
+            raise errors.ConnectionError("not connected")
+        try:
+            async with asyncio.timeout(self.socket_timeout):
+                await writer.drain()
+                return [await parser.read_response() for _ in range(count)]
+        except TimeoutError as fault:
+            raise errors.TimeoutError(f"no answer within {self.socket_timeout} s") from fault
+        except (OSError, RuntimeError) as fault:
+            raise errors.ConnectionError(str(fault)) from fault
+
+    async def connect_check_health(
+        self, check_health: bool = True, retry_socket_connect: bool = True
+    ) -> None:
+        """Connect, if it is not; one that did not get as far as that is closed again."""
+        try:
+            await super().connect_check_health(check_health, retry_socket_connect)
+        except BaseException:  # cancelled, too: the client would keep it, with replies on their way
+            await self.disconnect(nowait=True)
+            raise
+
+    async def send_packed_command(
+        self, command: bytes | str | Iterable[bytes], check_health: bool = True
+    ) -> None:
+        """Send what is packed.
+
+        The client's own goes through `wait_for`, which before Python 3.12 loses a cancellation that comes as
+        it ends: a task that was told to stop went on for ever.
+        """
+        if not self.is_connected:
+            await self.connect_check_health(check_health=False)
+        try:
+            await self._write(command)
+        except BaseException:  # whatever it was
+            await self.disconnect(nowait=True)  # a part may have gone out
+            raise
+
+    async def read_response(self, *args: Any, **options: Any) -> Any:
+        """One reply; a server that is no primary any more is left."""
+        try:
+            return await super().read_response(*args, **options)
+        except errors.ResponseError as fault:
+            if moved_on(fault):
+                await self.disconnect(nowait=True)
+            raise
+
+    async def _write(self, command: bytes | str | Iterable[bytes]) -> None:
+        writer = self._writer
+        if writer is None:
+            raise errors.ConnectionError("not connected")
+        packed = command.encode() if isinstance(command, str) else command
+        try:
+            async with asyncio.timeout(self.socket_timeout):
+                writer.write(packed if isinstance(packed, bytes) else b"".join(packed))
+                await writer.drain()
+        except TimeoutError as fault:
+            raise errors.TimeoutError(f"not written within {self.socket_timeout} s") from fault
+        except (OSError, RuntimeError) as fault:  # to uvloop one that broke a moment ago is a RuntimeError
+            raise errors.ConnectionError(str(fault)) from fault
+
+    def pack_command(self, *args: Any) -> list[bytes]:
+        if " " in args[0]:  # the client's own names for subcommands, such as SCRIPT LOAD
+            args = (*args[0].split(), *args[1:])
+        return [hiredis.pack_command(args)]
+
+
+class Tcp(QuickConnection, Connection):
+    """Over TCP."""
+
+
+class Tls(QuickConnection, SSLConnection):
+    """Over TCP with TLS."""
+
+
+class Unix(QuickConnection, UnixDomainSocketConnection):
+    """Over a unix socket."""
+
+
+QUICK: dict[type[AbstractConnection], type[QuickConnection]] = {
+    Connection: Tcp,
+    SSLConnection: Tls,
+    UnixDomainSocketConnection: Unix,
+}
+
+
+async def ask(connection: QuickConnection, *command: str) -> Any:
+    """One command over a connection that is made for it; raises the error it is answered with."""
+    try:
+        await connection.connect_check_health()
+        (reply,) = await connection.exchange((command,))
+    finally:
+        await connection.disconnect(nowait=True)
+    if isinstance(reply, Exception):
+        raise reply
+    return reply
