@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 
 from redis import exceptions as errors
 
-from common import keys, reference
+from common import canary, keys, reference
 from common.alert import Alert, encode
 from common.log import Log
 from common.objects import Objects
@@ -172,7 +172,10 @@ class Store:
             return await self._send(names, calls), len(calls) == 1  # of several some may have gone in
 
     async def _send(self, names: list[str], calls: list[_Call]) -> list[Any]:
-        pipeline: list[Command] = [("SADD", keys.destinations(self._namespace), *names)]
+        pipeline: list[Command] = []
+        if not canary.is_one(names[0]):
+            pipeline.append(("SADD", keys.destinations(self._namespace), *names))
+        first = len(pipeline)
         for touched, args in calls:
             pipeline.append(("EVALSHA", _script.digest, len(touched), *touched, *args))
         ingest = self._ingest
@@ -188,7 +191,7 @@ class Store:
             raise NotDurable(f"only {replies[-1]} of {ingest.replicas} replicas have it so far")
         if ingest.durability == "fsynced" and replies[-1][0] < 1:
             raise NotDurable("it is not on disk so far")
-        return replies[1 : 1 + len(calls)]
+        return replies[first : first + len(calls)]
 
 
 def content(alert: Alert) -> str:

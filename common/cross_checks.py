@@ -97,6 +97,9 @@ def _times(settings: Settings, report: Report) -> None:
         "dedupe": ("window", "remember", "repeat_interval"),
     }.items():
         _above_zero(getattr(settings, section), names, (section,), report)
+    every = settings.canary.every
+    if every is not None and not 1 <= every <= 60:
+        report.fault(("canary", "every"), "expected 1s to 1m: the alarm counts on one a minute")
     dedupe = settings.dedupe
     for name in ("window", "repeat_interval"):
         if dedupe.remember < getattr(dedupe, name):

@@ -13,8 +13,9 @@ GROUP = "dispatchers"
 
 
 def tag(namespace: str, destination: str) -> str:
-    """Common beginning of a destination's keys."""
-    return f"{{{namespace}:{destination}}}:"
+    """Common beginning of a destination's keys. Its canary, `<destination>/canary`, is in the same slot."""
+    name, _, way = destination.partition("/")
+    return f"{{{namespace}:{name}}}:{way}:" if way else f"{{{namespace}:{name}}}:"
 
 
 def stream(namespace: str, destination: str) -> str:
@@ -76,7 +77,7 @@ def rate(namespace: str, destination: str) -> str:
 
 def ledger(namespace: str, destination: str) -> str:
     """hash: counters that must balance: `accepted replayed delivered duplicate superseded died lost
-    discarded`.
+    discarded`; and how many died of what, `died_<reason>`.
 
     Written by append, settle, reclaim, replay, discard, accept, retire; read by snapshot, ledger. No TTL.
     """

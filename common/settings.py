@@ -118,6 +118,14 @@ class Objects(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     ] = "data/objects"
 
 
+class Canary(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Synthetic alerts on each destination's way, which end before its receiver."""
+
+    every: Annotated[Duration | None, Meta(description="one so often, up to 1m; none at all when absent")] = (
+        None
+    )
+
+
 class Token(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A sender."""
 
@@ -276,6 +284,7 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     dedupe: Dedupe = Dedupe()
     readings: Readings = Readings()
     objects: Objects = Objects()
+    canary: Canary = Canary()
     tokens: list[Token] = []
     rules: list[Rule] = []
     hooks: list[Hook] = []

@@ -6,12 +6,16 @@ Raises what redis-py raises.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Self
+
 from msgspec import Struct
 from redis.asyncio import Redis
 
 from common import keys
 from common.scripts import Script
 
+_DIED = "died_"
 _script = Script("common", "snapshot")
 
 
@@ -26,6 +30,11 @@ class Ledger(Struct, frozen=True, kw_only=True):
     died: int = 0
     discarded: int = 0
     lost: int = 0
+
+    @classmethod
+    def of(cls, fields: Mapping[str, str | int]) -> Self:
+        """From the hash, which has more than these."""
+        return cls(**{name: int(fields[name]) for name in cls.__struct_fields__ if name in fields})
 
     def missing(self, depth: int) -> int:
         """Deliveries that came in and are nowhere; negative when there are too many."""
@@ -52,6 +61,7 @@ class Snapshot(Struct, frozen=True, kw_only=True):
     next_due: int | None
     gate: dict[str, str]
     ledger: Ledger
+    died: dict[str, int] = {}  # how many since the beginning, by reason
 
     @property
     def depth(self) -> int:
@@ -71,6 +81,7 @@ async def snapshot(redis: Redis, namespace: str, destination: str) -> Snapshot:
     now, waiting, retrying, dead, pending, consumers, groups, oldest, due, gate, ledger = await _script(
         redis, [at.stream, at.retry, at.dead, at.gate, at.ledger], [keys.GROUP]
     )
+    counters = _pairs(ledger)
     return Snapshot(
         destination=destination,
         now=now,
@@ -83,7 +94,8 @@ async def snapshot(redis: Redis, namespace: str, destination: str) -> Snapshot:
         oldest_at=int(oldest.split(b"-")[0]) if oldest else None,
         next_due=None if due < 0 else due,
         gate=_pairs(gate),
-        ledger=Ledger(**{name: int(value) for name, value in _pairs(ledger).items()}),
+        ledger=Ledger.of(counters),
+        died={name[len(_DIED) :]: int(told) for name, told in counters.items() if name.startswith(_DIED)},
     )
 
 

@@ -48,7 +48,7 @@ class Deliverer:
         self._destination = destination
         self._policy = policy
         self._post = post
-        self._kind = make(destination)
+        self._kind = make(destination) if replica.sink is None else replica.sink(destination)
         self.teller = Teller(destination.name, replica.consumer)
         self._follow_up = FollowUp(replica, destination, trouble)
         self._attempts: set[asyncio.Task[None]] = set()

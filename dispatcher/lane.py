@@ -12,7 +12,9 @@ Whatever Redis does is waited out: what is in hand stays in hand.
 from __future__ import annotations
 
 import asyncio
+import math
 import random
+import time
 from collections.abc import Iterable, Sequence
 
 from msgspec.structs import replace
@@ -54,6 +56,7 @@ class Lane:
         self.metrics = replica.metrics.of[destination.name]
         self.in_work: dict[str, Entry] = {}
         self.trouble = Trouble(replica, destination.name, self.keys)
+        self.took_at = -math.inf  # when Redis last answered a take, on the monotonic clock
         self.step = asyncio.Lock()  # held from a take, or a reclaim, until its entries are in work
         self._slots = slots(destination)
         self._policy = retry_policy(destination)
@@ -82,6 +85,11 @@ class Lane:
         self.outlook = Outlook(destination)
 
     @property
+    def halted(self) -> bool:
+        """Whether it takes nothing on purpose: it is to stop, or a suspect is delivered alone."""
+        return self.replica.stopping.is_set() or not self.replica.quarantine.open.is_set()
+
+    @property
     def free(self) -> int:
         """Slots that are free."""
         return self._slots - len(self.in_work)
@@ -103,7 +111,7 @@ class Lane:
             await self._change()
         async with self.step:
             free = min(self.free, self._most)
-            if replica.stopping.is_set() or not replica.quarantine.open.is_set():
+            if self.halted:
                 taken = None
             else:
                 taken = await self._take(free)
@@ -117,6 +125,7 @@ class Lane:
         before, connections = replica.clock.now(), self._claiming.connections
         taken = await take(self._taking, self.keys, replica.consumer, free, care=care)
         self.outlook.see(taken)
+        self.took_at = time.monotonic()
         replica.clock.set(taken.now)
         replica.pulse.beat()
         replica.metrics.progress.set_to_current_time()

@@ -106,6 +106,16 @@ class Lanes:
         """How many there are, with those that have not left yet."""
         return len(self._last)
 
+    @property
+    def in_work(self) -> int:
+        """Deliveries under way in all of them."""
+        return sum(len(life.lane.in_work) for life in self._lives.values())
+
+    def lane(self, name: str) -> Lane | None:
+        """The one of that destination, when there is one."""
+        life = self._lives.get(name)
+        return None if life is None else life.lane
+
     async def make(self, settings: Settings) -> dict[str, Life]:
         """Lanes that there are not yet, or not like that. Raises Refused: not all of them can be made."""
         made: dict[str, Life] = {}
@@ -139,7 +149,6 @@ class Lanes:
 
     async def drain(self) -> None:
         """Stop all of them, and wait until they have left."""
-        log.info("draining", in_work=sum(len(life.lane.in_work) for life in self._lives.values()))
         for life in self._lives.values():
             life.stopping.set()
         await asyncio.gather(*self._last.values())

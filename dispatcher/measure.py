@@ -17,6 +17,7 @@ from redis import exceptions as errors
 from redis.asyncio import Redis
 
 from common.log import Log
+from common.outcomes import Reason
 from common.settings import Settings
 from common.snapshot import Snapshot, destinations, snapshot
 from common.trouble import kind_of
@@ -30,23 +31,27 @@ GATES = ("gone", "paused", "breaker", "throttled")  # in their order of preceden
 log = Log("dispatcher")
 
 
-class _Lost(Collector):
-    """A counter that Redis counts: its value is what the ledger has booked.
+class _Booked(Collector):
+    """Counters that Redis counts: their values are what the ledger has booked.
 
     A destination is shown once it was looked at: 0 before that would let `increase` see all of it come.
     """
 
     def __init__(self, registry: CollectorRegistry) -> None:
-        self.of: dict[str, int] = {}
+        self.of: dict[str, Snapshot] = {}
         registry.register(self)
 
     def collect(self) -> Iterator[Metric]:
         """Called by the registry at a scrape."""
         text = "Entries that vanished, as booked in the ledger"
-        family = CounterMetricFamily("redispatch_lost_entries", text, labels=["destination"])
-        for name, lost in self.of.items():
-            family.add_metric([name], lost)
-        yield family
+        lost = CounterMetricFamily("redispatch_lost_entries", text, labels=["destination"])
+        text = "Deliveries given up, by reason, as booked in the ledger"
+        dead = CounterMetricFamily("redispatch_dead", text, labels=["destination", "reason"])
+        for name, seen in self.of.items():
+            lost.add_metric([name], seen.ledger.lost)
+            for reason in Reason:
+                dead.add_metric([name, reason], seen.died.get(reason, 0))
+        yield from (lost, dead)
 
 
 class Queues:
@@ -72,7 +77,7 @@ class Queues:
             "consumers": gauge("consumers", "Consumers in the group"),
             "unaccounted": gauge("unaccounted_deliveries", "What the ledger can't explain; must be 0"),
         }
-        self._lost = _Lost(registry)
+        self._booked = _Booked(registry)
         self.configured: tuple[str, ...] = ()
         self._shown: set[str] = set()
 
@@ -100,7 +105,7 @@ class Queues:
             self._removed.labels(name).set(1)
         for what, value in _figures(seen):
             self._of[what].labels(name).set(value)
-        self._lost.of[name] = seen.ledger.lost
+        self._booked.of[name] = seen
         for reason in GATES:
             self._gate.labels(name, reason).set(seen.gate.get("state") == reason)
 
@@ -113,7 +118,7 @@ class Queues:
     def _forget(self, name: str) -> None:
         if name in self._shown:
             self._shown.discard(name)
-            self._lost.of.pop(name, None)
+            self._booked.of.pop(name, None)
             for gauge in (self._limit, self._dead_limit, self._removed, *self._of.values()):
                 gauge.remove(name)
             for reason in GATES:

@@ -12,7 +12,7 @@ from typing import TypeVar
 from prometheus_client import CollectorRegistry, Counter, Gauge, disable_created_metrics
 
 from common.histogram import Histogram
-from common.outcomes import Dead, Delivered, Duplicate, Later, OutcomeKind, Reason, Result, Superseded
+from common.outcomes import Dead, Delivered, Duplicate, Later, OutcomeKind, Result, Superseded
 from common.trouble import Kind
 from dispatcher.settle import Settled
 from dispatcher.settling import Settling
@@ -48,7 +48,6 @@ class Metrics:
         self.progress = gauge("last_progress_timestamp_seconds", "When Redis last answered a take")
         self._attempts = counter("attempts", "Attempts by outcome", "destination", "outcome")
         self._deliveries = counter("deliveries", "Deliveries ended, by result", "destination", "result")
-        self._dead = counter("dead", "Deliveries given up, by reason", "destination", "reason")
         self._retries = counter("retries", "Retries by outcome before", "destination", "reason")
         self._reclaimed = counter("reclaimed", "Entries taken over", "destination")
         self._fenced = counter("fenced", "Settlements that came too late", "destination")
@@ -80,7 +79,6 @@ class Lane:
     def __init__(self, all_of: Metrics, name: str) -> None:
         self.attempts = {kind: all_of._attempts.labels(name, kind) for kind in OutcomeKind}
         self.deliveries = {result: all_of._deliveries.labels(name, result) for result in Result}
-        self.dead = {reason: all_of._dead.labels(name, reason) for reason in Reason}
         self.retries = {kind: all_of._retries.labels(name, kind) for kind in OutcomeKind}
         self.reclaimed = all_of._reclaimed.labels(name)
         self.fenced = all_of._fenced.labels(name)
@@ -92,7 +90,6 @@ class Lane:
         attempts: TallyOf[OutcomeKind] = TallyOf()
         retries: TallyOf[OutcomeKind] = TallyOf()
         results: TallyOf[Result] = TallyOf()
-        reasons: TallyOf[Reason] = TallyOf()
         ages: list[float] = []
         for item, answer in zip(batch, answers, strict=True):
             settlement, attempt = item.settlement, item.attempt
@@ -107,15 +104,12 @@ class Lane:
                 results[result] += 1
             if isinstance(settlement, Delivered) and item.delivery is not None:
                 ages.append((now - item.delivery.first_at) / 1000)
-            elif isinstance(settlement, Dead):
-                reasons[settlement.reason] += 1
         self._attempt.observe(item.attempt.seconds for item in batch if item.attempt is not None)
         self._end_to_end.observe(ages)
         self.fenced.inc(sum(answer is Settled.FENCED for answer in answers))
         _add(self.attempts, attempts)
         _add(self.retries, retries)
         _add(self.deliveries, results)
-        _add(self.dead, reasons)
 
 
 _RESULTS: dict[type, Result] = {

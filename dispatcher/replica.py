@@ -13,7 +13,8 @@ from msgspec import Struct
 from redis.asyncio import Redis
 
 from common.service import either
-from common.settings import Settings
+from common.settings import Destination, Settings
+from dispatcher.destinations.base import DestinationType
 from dispatcher.metrics import Metrics
 from dispatcher.quarantine import Quarantine
 
@@ -78,6 +79,7 @@ class Replica(Struct):
     pulse: Pulse
     stopping: asyncio.Event
     tasks: asyncio.TaskGroup  # a bug in one ends the process
+    sink: Callable[[Destination], DestinationType] | None = None  # where canaries end; None: where they say
 
     async def pause(self, seconds: float) -> None:
         """Sleep, but not beyond the order to stop."""

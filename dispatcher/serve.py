@@ -7,14 +7,19 @@ waits for what was sent up to `drain_timeout`, and leaves the group. Raises Unst
 from __future__ import annotations
 
 import asyncio
+from typing import TypeAlias
+
+from msgspec import structs
 
 from common import connect
+from common.canary import beside, canaries
 from common.http import Server, Site, serve
 from common.log import Log
 from common.reload import Refused, Watch
 from common.service import Unstartable, calm_collector, reach
-from common.settings import Settings
+from common.settings import Destination, Settings
 from common.storm import storms
+from dispatcher import canary
 from dispatcher.lanes import Lanes, Life
 from dispatcher.measure import Queues, measure
 from dispatcher.metrics import Metrics
@@ -23,6 +28,8 @@ from dispatcher.replica import Clock, Pulse, Replica, consumer_name
 from dispatcher.sweep import Sweeper
 
 LONGEST_BLOCK = 1.0  # seconds that the bell waits in one call
+
+Made: TypeAlias = tuple[dict[str, Life], dict[str, Life]]  # lanes of destinations, and of canaries
 
 log = Log("dispatcher")
 
@@ -54,12 +61,14 @@ class Service:
             tasks=self._tasks,
         )
         self._lanes = Lanes(self._replica)
-        self._made: dict[str, Life] = {}
+        self._canary_figures = canary.Figures(self._metrics.registry)
+        self._canaries = Lanes(structs.replace(self._replica, metrics=self._canary_figures, sink=self._sink))
+        self._made: Made = {}, {}
         self._seen = False
 
     async def make(self) -> None:
         """The lanes, which begin when Redis has been seen. Raises Refused."""
-        self._made = await self._lanes.make(self._settings)
+        self._made = await self._make(self._settings)
         self._queues.configure(self._settings)
 
     async def listen(self) -> Server:
@@ -84,7 +93,8 @@ class Service:
                 watching = tasks.create_task(following)
                 await self._stop.wait()
                 watching.cancel()
-                await self._lanes.drain()
+                log.info("draining", in_work=self._lanes.in_work)
+                await asyncio.gather(self._lanes.drain(), self._canaries.drain())
                 raise _Drained
         except* _Drained:
             storms.tell()
@@ -92,20 +102,33 @@ class Service:
 
     async def _begin(self) -> None:
         self._use(self._settings, self._made)
-        await self._lanes.begun()
+        await asyncio.gather(self._lanes.begun(), self._canaries.begun())
         self._seen = True
         calm_collector()
         log.info("delivering", consumer=self._replica.consumer, destinations=len(self._lanes))
 
     async def _take(self, settings: Settings) -> None:
         """Go on with other settings. Raises Refused."""
-        self._use(settings, await self._lanes.make(settings))
+        self._use(settings, await self._make(settings))
 
-    def _use(self, settings: Settings, made: dict[str, Life]) -> None:
+    async def _make(self, settings: Settings) -> Made:
+        return await self._lanes.make(settings), await self._canaries.make(canaries(settings))
+
+    def _sink(self, destination: Destination) -> canary.Sink:
+        """Where canaries end."""
+        name = beside(destination.name)
+        return canary.Sink(lambda: self._lanes.lane(name), destination.timeout)
+
+    def _use(self, settings: Settings, made: Made) -> None:
         self._settings = settings
-        self._lanes.use(settings, made)
+        lanes, canary_lanes = made
+        self._lanes.use(settings, lanes)
         self._queues.configure(settings)
-        connections = 4 + 5 * len(self._lanes)  # taking, claiming, settling, tending, and one to spare each
+        wanted = canaries(settings)
+        self._canaries.use(wanted, canary_lanes)
+        self._canary_figures.configure(beside(each.name) for each in wanted.destinations)
+        lanes_at_all = len(self._lanes) + len(self._canaries)
+        connections = 4 + 5 * lanes_at_all  # taking, claiming, settling, tending, and one to spare each
         for client in (self.redis, self._replica.bell):
             connect.allow(client, connections)
 

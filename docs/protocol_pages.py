@@ -17,6 +17,7 @@ from common import keys as keys_page
 from common.settings import Destination, Settings
 from common.snapshot import Ledger, Snapshot
 from common.states import MEANING, TABLE, Event, State
+from dispatcher.canary import Figures
 from dispatcher.measure import Queues
 from dispatcher.metrics import Metrics as DispatcherMetrics
 from ingest.metrics import Metrics as IngestMetrics
@@ -177,6 +178,7 @@ def metrics() -> str:
     """`metrics.md`: a table per service, and one for what both look at."""
     ingest = IngestMetrics(PATHS).registry
     dispatcher = DispatcherMetrics(["pager"]).registry
+    Figures(dispatcher).configure(["pager"])
     queue = CollectorRegistry()
     queues = Queues(queue)
     queues.configure(Settings(destinations=[Destination(name="pager", type="discard")]))

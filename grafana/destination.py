@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from grafana.panels import Dashboard, Panel, Row, every, grown, quantile, rate
+from grafana.panels import TO, Dashboard, Panel, Row, booked, every, quantile, rate
 
+SEEN = every("canary_last_success_timestamp_seconds")
+CANARY = f"sum by (destination) (rate(redispatch_canary_end_to_end_seconds_{{}}{{{{{TO}}}}}[10m]))"
 QUEUE = Row(
     "What waits",
     (
@@ -123,10 +125,10 @@ DEAD = Row(
         ),
         Panel(
             "Died, by reason",
-            "What dispatchers gave up. Those of `queue_full` and `removed` are only in the panel beside.",
+            "What was given up, by whomever: dispatchers, ingest (`queue_full`) or `retire` (`removed`).",
             "short",
             {
-                "{{destination}} {{reason}}": grown(
+                "{{destination}} {{reason}}": booked(
                     "dead_total", "destination", "reason", within="$__rate_interval"
                 )
             },
@@ -152,7 +154,24 @@ DEAD = Row(
                 "{{destination}} fenced": rate("fenced_total", "destination"),
             },
             "a-dispatcher-makes-no-progress",
-            width=24,
+        ),
+        Panel(
+            "Since the last canary",
+            "How long ago a canary last arrived on this destination's way; no data when they are off.",
+            "s",
+            {"{{destination}}": f"time() - ({SEEN} > 0)"},
+            "a-canary-is-late",
+            warn=90,
+            bad=180,
+        ),
+        Panel(
+            "Canary, end to end",
+            "From its acceptance by ingest to the destination's lane, mean of ten minutes; nothing is sent.",
+            "s",
+            {"{{destination}}": f"{CANARY.format('sum')} / {CANARY.format('count')}"},
+            "a-canary-is-late",
+            warn=1,
+            bad=10,
         ),
     ),
 )

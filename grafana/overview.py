@@ -50,8 +50,13 @@ LOST = Row(
         ),
     ),
 )
+FULLEST = f"max({every('queue_depth')} / {every('queue_limit')})"
+UNREAD = (
+    f"({every('consumers')} == bool 0)"
+    f" unless ({every('gate_closed')} == 1) unless ({every('destination_removed')} == 1)"
+)
 LATE = Row(
-    "Late or stuck?",
+    "Late?",
     (
         Panel(
             "Oldest waiting",
@@ -62,7 +67,7 @@ LATE = Row(
             warn=60,
             bad=600,
             number=True,
-            width=4,
+            width=6,
         ),
         Panel(
             "Retry overdue",
@@ -73,8 +78,35 @@ LATE = Row(
             warn=30,
             bad=120,
             number=True,
-            width=4,
+            width=6,
         ),
+        Panel(
+            "Fullest queue",
+            "Depth by its limit; at the limit newcomers become dead letters.",
+            "percentunit",
+            {"queue": FULLEST},
+            "the-queue-is-full",
+            warn=0.5,
+            bad=0.8,
+            number=True,
+            width=6,
+        ),
+        Panel(
+            "Since the last canary",
+            "Of the destination that has waited longest for one; no data when they are off.",
+            "s",
+            {"seconds": f"time() - min({every('canary_last_success_timestamp_seconds')} > 0)"},
+            "a-canary-is-late",
+            warn=90,
+            bad=180,
+            number=True,
+            width=6,
+        ),
+    ),
+)
+STUCK = Row(
+    "Stuck?",
+    (
         Panel(
             "Closed gates",
             "Destinations to which nothing is sent: gone, paused, broken or throttled.",
@@ -86,12 +118,32 @@ LATE = Row(
             width=4,
         ),
         Panel(
+            "Read by nobody",
+            "Destinations with an open gate and without a consumer.",
+            "short",
+            {"destinations": f"sum({UNREAD}) or vector(0)"},
+            "consumers-are-missing",
+            bad=1,
+            number=True,
+            width=4,
+        ),
+        Panel(
             "Removed, not empty",
             "Destinations that left the configuration while something was left there.",
             "short",
             {"destinations": f"sum({every('destination_removed')})"},
             "a-destination-that-was-removed",
             warn=1,
+            number=True,
+            width=4,
+        ),
+        Panel(
+            "Dispatchers",
+            "How many Prometheus sees.",
+            "short",
+            {"dispatchers": f"count(redispatch_last_progress_timestamp_seconds{{{ALL}}}) or vector(0)"},
+            "no-dispatcher-is-seen",
+            least=1,
             number=True,
             width=4,
         ),
@@ -186,7 +238,7 @@ DASHBOARD = Dashboard(
     "redispatch-overview",
     "redispatch: overview",
     "Is anything lost, late or stuck?",
-    (LOST, LATE, FLOW),
+    (LOST, LATE, STUCK, FLOW),
     {
         "namespace": "label_values(redispatch_config_reload_failed, namespace)",
         "job": "label_values(redispatch_config_reload_failed, job)",

@@ -51,6 +51,7 @@ class Panel:
     heading: str  # an anchor of docs/operations.md, or ""
     warn: float | None = None
     bad: float | None = None
+    least: float | None = None  # instead of both: below this it is bad
     number: bool = False  # one number instead of lines
     width: int = 8
 
@@ -77,6 +78,11 @@ class Dashboard:
 def every(metric: str, *labels: str, to: str = TO) -> str:
     """A figure of the queue: the largest of what the dispatchers say."""
     return f"max by ({', '.join(labels or ('destination',))}) (redispatch_{metric}{{{to}}})"
+
+
+def booked(metric: str, *labels: str, within: str) -> str:
+    """How much a counter grew that Redis counts and every dispatcher shows."""
+    return f"max by ({', '.join(labels)}) (increase(redispatch_{metric}{{{TO}}}[{within}]))"
 
 
 def rate(metric: str, *labels: str, to: str = TO) -> str:
@@ -163,6 +169,10 @@ def _lines(panel: Panel) -> timeseries.Panel:
 
 
 def _thresholds(panel: Panel) -> build.ThresholdsConfig:
+    if panel.least is not None:
+        least = Threshold(value=panel.least, color="green")
+        steps = [Threshold(value=None, color="red"), least]
+        return build.ThresholdsConfig().mode(ThresholdsMode.ABSOLUTE).steps(steps)
     steps = [Threshold(value=None, color="green")]
     if panel.warn is not None:
         steps.append(Threshold(value=panel.warn, color="orange"))

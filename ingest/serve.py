@@ -7,12 +7,13 @@ is Unstartable.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import NoReturn
 
 from redis.asyncio import Redis
 
 from common import connect
+from common.canary import canaries
 from common.http import PROBES, CannotListen, Handler, Problem, Request, Site, serve
 from common.log import Log
 from common.reload import Watch
@@ -24,6 +25,7 @@ from common.trouble import Kind
 from common.wire import Wire
 from ingest import append, operations, page, receipt
 from ingest.append import Appender
+from ingest.canary import Canaries
 from ingest.evaluate import Evaluator
 from ingest.event import Event, Reading, Unavailable
 from ingest.metrics import Metrics
@@ -65,6 +67,7 @@ class Service:
         self._evaluator: Evaluator | None = None
         self._appender: Appender | None = None
         self._spender: Spender | None = None
+        self.canaries = Canaries()
         self._cluster = False
         self.draining = False
         self._told = float("-inf")  # when the log last heard of trouble
@@ -88,6 +91,7 @@ class Service:
 
     async def close(self) -> None:
         """Finish what is under way and let go of Redis."""
+        await self.canaries.close()
         if self._evaluator is not None:
             await self._evaluator.close()
         if self._appender is not None:
@@ -119,19 +123,25 @@ class Service:
         self._senders = Senders(settings.tokens)
         evaluator = Evaluator(self._redis, settings, troubled=self._troubled, wire=self._evaluating)
         spender = Spender(self._redis, settings, troubled=self._troubled, wire=self._spending)
-        appender = Appender(
-            self._redis,
-            settings,
-            Router(settings),
-            cluster=self._cluster,
-            measured=self.metrics.appended,
-            troubled=self._troubled,
-            wires=self._appending,
-        )
+        appender = self._appender_of(settings, self.metrics.appended)
+        self.canaries.use(self._appender_of(canaries(settings)), settings.canary.every)
         steps = self._receiver(settings, appender, evaluator, spender)
         self._settings, self._spender = settings, spender
         self._evaluator, self._appender = evaluator, appender
         self.site.replace(self._routes(steps))
+
+    def _appender_of(
+        self, settings: Settings, measured: Callable[[int, float], None] = lambda size, seconds: None
+    ) -> Appender:
+        return Appender(
+            self._redis,
+            settings,
+            Router(settings),
+            cluster=self._cluster,
+            measured=measured,
+            troubled=self._troubled,
+            wires=self._appending,
+        )
 
     def _routes(self, steps: Receiver) -> dict[str, Mapping[str, Handler]]:
         names = [destination.name for destination in self._settings.destinations]
@@ -201,8 +211,9 @@ async def run(
         await service.reach_redis(stop)
         calm_collector()
         async with asyncio.TaskGroup() as tasks:
+            singing = service.canaries.run()
             following = watch.follow(settings, service.take, service.metrics.reload_failed.set)
-            beside = (following, certificates.follow(), storms.keep_telling())
+            beside = (following, certificates.follow(), storms.keep_telling(), singing)
             watching = [tasks.create_task(each) for each in beside]
             await stop.wait()
             for task in watching:

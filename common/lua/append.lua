@@ -76,7 +76,10 @@ for _ = 1, destinations do
     codes[#codes + 1] = code
   end
   if accepted > 0 then redis.call('HINCRBY', ledger, 'accepted', accepted) end
-  if died > 0 then redis.call('HINCRBY', ledger, 'died', died) end
+  if died > 0 then
+    redis.call('HINCRBY', ledger, 'died', died)
+    redis.call('HINCRBY', ledger, 'died_queue_full', died)
+  end
   k, a = k + 5 + count, a + 4 + count
 end
 return codes

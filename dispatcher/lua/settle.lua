@@ -155,6 +155,7 @@ function verbs.dead(s, fields)
   remove(s)
   if not f.key then count('accepted') end
   count('died')
+  count('died_' .. s.detail)
   return 1
 end
 

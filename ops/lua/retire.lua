@@ -59,6 +59,7 @@ local function bury(record, id, fields, deliveries)
   remember(record, id)
   if not f.key then redis.call('HINCRBY', ledger, 'accepted', 1) end
   redis.call('HINCRBY', ledger, 'died', 1)
+  redis.call('HINCRBY', ledger, 'died_' .. (f.reason or 'removed'), 1)
 end
 
 -- As take has it: what did not come from settle is kept as it is.

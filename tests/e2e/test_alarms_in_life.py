@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
+from common.keys import GROUP
 from tests.support.fleet import AT, NAME, Fleet, Fleets, Running
 from tests.support.prometheus import Prometheus, hasty, started
 from tests.support.receiver import Answer, Receiver, Request
@@ -84,7 +85,8 @@ async def given_up(life: Life) -> None:
 
 
 async def stuck(life: Life) -> None:
-    """The only slot is taken by a receiver that does not answer, while a retry is due."""
+    """The only slot is taken by a receiver that does not answer, while a retry is due; somebody removes the
+    consumer, which comes back when the dispatcher asks for more."""
     fleet, held = life.fleet, asyncio.Event()
 
     def answer(request: Request) -> Answer:
@@ -97,8 +99,11 @@ async def stuck(life: Life) -> None:
         assert (await fleet.send(life.ingest, fleet.alert() | {"name": name}))[0] == 201
     await life.raised("RetryOverdue", destination=NAME)
     await life.raised("NoProgress")
+    await life.raised("CanaryLate", destination=NAME)
+    fleet.server.cli("XGROUP", "DELCONSUMER", AT.stream, GROUP, life.dispatcher.consumer)
+    await life.raised("ConsumersMissing", destination=NAME)
     held.set()
-    for alarm in ("RetryOverdue", "NoProgress"):
+    for alarm in ("RetryOverdue", "NoProgress", "CanaryLate", "ConsumersMissing"):
         await life.prometheus.over(alarm)
 
 
@@ -130,15 +135,19 @@ async def bad_configuration(life: Life) -> None:
     await life.prometheus.over("DestinationRemoved")
 
 
-async def no_dispatcher(life: Life) -> None:
-    """It ends, and another one comes at the same address."""
+async def nobody_there(life: Life) -> None:
+    """Ingest ends, which only canaries tell; then the dispatcher; others come at the same addresses."""
+    assert await life.ingest.process.stop() == 0
+    await life.raised("CanaryLate", destination=NAME)
+    await life.fleet.ingest()
+    await life.prometheus.over("CanaryLate")
     assert await life.dispatcher.process.stop() == 0
     await life.prometheus.raised("NoDispatcher")
     await life.fleet.dispatcher()
     await life.prometheus.over("NoDispatcher")
 
 
-PARTS = (missing_by_hand, given_up, stuck, second_group, bad_configuration, no_dispatcher)
+PARTS = (missing_by_hand, given_up, stuck, second_group, bad_configuration, nobody_there)
 
 
 @pytest.mark.parametrize("part", PARTS, ids=lambda part: part.__name__)
@@ -150,6 +159,8 @@ async def test_alarms_come_and_go(
         server,
         destination={"max_in_flight": 1, "retry": {"preset": "page", "base": "1s", "cap": "1s"}},
         queue={"max_depth": 10, "max_dead": 10},
+        canary={"every": "1s"},
+        ingest={"listen": f"127.0.0.1:{free_port()}"},
         dispatcher={"listen": f"127.0.0.1:{free_port()}", "visibility_timeout": "1s"},
     )
     life = await live(fleet)

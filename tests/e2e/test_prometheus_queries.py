@@ -149,7 +149,9 @@ async def test_every_query_has_an_answer(
     script = Script()
     receiver.default = script
     retry = {"preset": "webhook", "base": "10h", "cap": "10h"}
-    fleet = await fleets(valkey, destination={"retry": retry}, queue={"max_depth": 12})
+    fleet = await fleets(
+        valkey, destination={"retry": retry}, queue={"max_depth": 12}, canary={"every": "1s"}
+    )
     ingest, *dispatchers = await asyncio.gather(fleet.ingest(), fleet.dispatcher(), fleet.dispatcher())
     prometheus = await started(processes, fleet.http, ingest=[ingest], dispatcher=dispatchers)
     await prometheus.wait("count(up == 1) == 3")
@@ -159,6 +161,7 @@ async def test_every_query_has_an_answer(
     await prometheus.wait(f"count(redispatch_queue_depth == {depth}) == 2")
     await prometheus.wait("delta(redispatch_dead_letters[15m]) > 0")
     await prometheus.wait('ALERTS{alertname="RedispatchGateClosed"}')
+    await prometheus.wait("max(redispatch_canary_last_success_timestamp_seconds) > 0")
     await check_figures(prometheus, fleet)
     await check_panels(prometheus)
     await check_variables(prometheus)

@@ -76,6 +76,7 @@ async def test_everything_is_moved_and_the_ledger_is_exact(stand: Stand, retire:
     assert await retire("one", "--yes") == (DONE.format("4 deliveries"), "")
     now = await stand.balanced()
     assert (now.depth, now.dead_letters, now.ledger.died) == (0, 5, 5)
+    assert now.died == {"attempts": 1, "max_age": 1, "removed": 3}
     letters = {letter["key"]: letter for letter in await stand.letters()}
     reasons = {
         key: (letter["reason"], letter["status"], letter["attempts"]) for key, letter in letters.items()

@@ -83,6 +83,7 @@ WELL = {
     'oldest_delivery_age_seconds,destination="pager"': "1x60",
     'retry_overdue_seconds,destination="pager"': "0x60",
     'destination_removed,destination="pager"': "0x60",
+    'canary_last_success_timestamp_seconds,destination="pager"': "0+60x60",
 }
 
 
@@ -138,6 +139,7 @@ CASES = [
         10,
         20,
     ),
+    Case("CanaryLate", "critical", {"canary_last_success_timestamp_seconds": "0x9 600+60x30"}, 6, 10),
     Case("ConsumersMissing", "critical", {"consumers": "0x9 2x30"}, 2, 10),
     Case("NoDispatcher", "critical", {"last_progress_timestamp_seconds": "_x10 600+60x30"}, 2, 10, ""),
     Case(
@@ -159,6 +161,7 @@ QUIET: dict[str, Mapping[str, str]] = {
         "lost_entries_total": "7x20 _x1 7x40",
         "dead_letters": "3x20 _x1 3x40",
         "last_progress_timestamp_seconds": "0+60x20 _x1 1320+60x40",
+        "canary_last_success_timestamp_seconds": "0+60x20 _x1 0x1 1440+60x40",
     },
     "dead letters were replayed": {"dead_letters": "9x20 2x40"},
     "a gate that opens again by itself": {"gate_closed breaker": "0x9 1x3 0x9 1x3 0x40"},

@@ -6,6 +6,7 @@ from typing import Any
 
 from prometheus_client import CollectorRegistry
 
+from common.outcomes import Reason
 from common.settings import Queue
 from common.snapshot import Ledger, Snapshot
 from dispatcher.measure import GATES, MOST_REMOVED, Queues
@@ -52,6 +53,21 @@ def test_what_left_is_shown_while_something_is_left() -> None:
     assert series(registry, "gone") == {}
     assert queues.left([]) == []
     assert series(registry, "kept")["queue_depth"] == 0
+
+
+def test_what_died_is_shown_by_reason() -> None:
+    registry = CollectorRegistry()
+    queues = Queues(registry)
+    queues.configure(build(destinations=["one"]))
+    assert "dead_total" not in series(registry, "one")  # a 0 that was not looked up
+    queues.show(seen("one", ledger=Ledger(accepted=9, died=5), died={"queue_full": 3, "removed": 2}))
+    told = {
+        sample.labels["reason"]: sample.value
+        for family in registry.collect()
+        for sample in family.samples
+        if sample.name == "redispatch_dead_total"
+    }
+    assert told == {**dict.fromkeys(Reason, 0), "queue_full": 3, "removed": 2}
 
 
 def test_what_comes_back_is_not_removed() -> None:

@@ -76,7 +76,7 @@ def _picture(replies: list[Any], keys: list[str]) -> Picture:
         entries={i.decode(): _fields(e)["key"] for i, e in _rows(entries)},
         retry={member: float(score) for member, score in _rows(retry)},
         dead={i.decode(): _fields(e)["key"] for i, e in _rows(dead)},
-        ledger=Ledger(**{name: int(value) for name, value in _fields(ledger).items()}),
+        ledger=Ledger.of(_fields(ledger)),
         pending=None if gone else {p["message_id"].decode(): _owner(p) for p in pending},
         records={key: None if text is None else parse(text) for key, text in zip(keys, records, strict=True)},
         listed={name.decode() for name in listed},

@@ -134,6 +134,7 @@ class Stand:
         """The same, with a ledger that is exact."""
         now = await self.look()
         assert now.unaccounted == 0, now
+        assert sum(now.died.values()) == now.ledger.died, now
         return now
 
     async def letters(self) -> list[dict[str, str]]:

@@ -74,8 +74,8 @@ async def test_full_queue_gives_a_dead_letter_and_then_a_refusal(stand: Stand) -
     assert await stand.state("third") == "absent"
     assert await stand.append("first") == [duplicate("first")]  # recognised before room is asked for
     assert await stand.append("k") == [Stored(key="k", status="duplicate", destinations=[], dead=["one"])]
-    ledger = (await stand.balanced()).ledger
-    assert (ledger.accepted, ledger.died) == (2, 1)
+    now = await stand.balanced()
+    assert (now.ledger.accepted, now.died) == (2, {"queue_full": 1})
 
 
 async def test_request_with_no_room_for_one_is_refused_and_a_repeat_finds_the_rest(stand: Stand) -> None:
