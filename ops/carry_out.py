@@ -11,22 +11,19 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeAlias
 
 import click
-import msgspec
 from msgspec import Struct, structs
 from redis.asyncio import Redis
 
 from common.objects import Objects
 from common.settings import Settings
-from ops import ask, letters, reach
+from ops import ask, letters, options, reach
 from ops.filters import Chosen
 from ops.letters import Wanted
 from ops.move import Moved, Run
-from ops.progress import progress
+from ops.progress import looking, progress
 from ops.text import count
 
 Mover: TypeAlias = Callable[[Run, Sequence[str]], Awaitable[list[Moved]]]
-
-INTERRUPTED = 130  # the exit code that a shell gives SIGINT
 
 
 class Job(Struct, frozen=True):
@@ -63,7 +60,7 @@ def carry_out(job: Job, mover: Mover, *, asks: bool = False) -> None:
     moved = reach.run(job.settings, lambda redis: _moved(redis, job, plan, mover, stop))
     _report(job, plan, moved, interrupted=stop.is_set())
     if stop.is_set():
-        sys.exit(INTERRUPTED)
+        sys.exit(options.INTERRUPTED)
     sys.exit(1 if any(one.full for one in moved) else 0)
 
 
@@ -73,7 +70,9 @@ async def _planned(redis: Redis, job: Job) -> Plan:
         names = _read_by_somebody(names, asked=bool(job.chosen.destinations))
     now = await reach.now(redis)
     wanted = job.chosen.wanted(now)
-    matched = await letters.count(redis, job.settings.redis.namespace, list(names), wanted)
+    namespace = job.settings.redis.namespace
+    with looking(await letters.length(redis, namespace, list(names))) as told:
+        matched = await letters.count(redis, namespace, list(names), wanted, told)
     if job.verb == "discard" and wanted.until is None:
         wanted = structs.replace(wanted, until=now)  # not what dies between the question and its answer
     return Plan(wanted, matched)
@@ -101,7 +100,7 @@ async def _moved(redis: Redis, job: Job, plan: Plan, mover: Mover, stop: asyncio
 
 def _report(job: Job, plan: Plan, moved: Sequence[Moved], *, interrupted: bool) -> None:
     if job.as_json:
-        click.echo(msgspec.json.format(msgspec.json.encode(_document(job, plan, moved, interrupted))))
+        options.print_json(_document(job, plan, moved, interrupted))
     elif not plan.total:
         click.echo("no dead letter matches")
     elif job.dry_run:
@@ -109,10 +108,10 @@ def _report(job: Job, plan: Plan, moved: Sequence[Moved], *, interrupted: bool) 
     else:
         done = {one.name: one.done for one in moved if one.done}
         click.echo(f"{job.done} {_each(sum(done.values()), done)}")
-        _remarks(job, moved, interrupted)
+        _remarks(job, plan, moved, interrupted)
 
 
-def _remarks(job: Job, moved: Sequence[Moved], interrupted: bool) -> None:
+def _remarks(job: Job, plan: Plan, moved: Sequence[Moved], interrupted: bool) -> None:
     gone = sum(one.gone for one in moved)
     if gone:
         click.echo(f"{count(gone, 'other was', 'others were')} moved by somebody else meanwhile")
@@ -127,7 +126,8 @@ def _remarks(job: Job, moved: Sequence[Moved], interrupted: bool) -> None:
                 f"{one.name}: stopped, its queue is full ({cap}); run it again when it has drained", err=True
             )
     if interrupted:
-        click.echo("interrupted; run it again for the rest", err=True)
+        done = sum(one.done + one.gone for one in moved)
+        click.echo(f"interrupted after {done} of {plan.total}; run it again for the rest", err=True)
 
 
 def _document(job: Job, plan: Plan, moved: Sequence[Moved], interrupted: bool) -> dict[str, Any]:

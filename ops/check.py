@@ -10,8 +10,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path as FilePath
 from typing import TextIO, TypeAlias
 
+import msgspec
+from msgspec import Struct, structs
+
 from common.config import ConfigError, load_with_places
-from common.faults import Path
+from common.faults import Fault, Path
 from common.policy import record_ttl, retry_policy
 from common.settings import Destination, Match, Route, Settings
 from common.stored import scheme
@@ -28,34 +31,62 @@ _ENTRY = 200
 _ALERT = 1024
 
 
+class Findings(Struct, frozen=True, kw_only=True):
+    """What is wrong, what is doubtful, and two lines for people; with faults nothing would start."""
+
+    faults: list[Fault] = []
+    warnings: list[Fault] = []
+    memory: str = ""
+    summary: str
+
+
 def check(
-    path: str | None, out: TextIO, maxmemory: Callable[[Settings], int | None] = lambda settings: None
+    path: str | None,
+    out: TextIO,
+    maxmemory: Callable[[Settings], int | None] = lambda settings: None,
+    as_json: bool = False,
 ) -> int:
     """Print what is wrong (exit code 1) or doubtful (exit code 0) with the configuration at `path`.
 
     `maxmemory` asks the server, when there is one that answers.
+    """
+    found = examine(path, maxmemory)
+    if as_json:
+        document = {"valid": not found.faults, **structs.asdict(found)}
+        out.write(msgspec.json.format(msgspec.json.encode(document)).decode() + "\n")
+    else:
+        out.write("".join(f"fault: {fault}\n" for fault in found.faults))
+        out.write("".join(f"warning: {warning}\n" for warning in found.warnings))
+        out.write("\n".join([*filter(None, [found.memory]), found.summary, ""]))
+    return 1 if found.faults else 0
+
+
+def examine(path: str | None, maxmemory: Callable[[Settings], int | None]) -> Findings:
+    """The same as a value.
+
     Routes that leave some alerts without a destination are wrong here, although the services start: ingest
     refuses such alerts with 400, so that none goes nowhere in silence.
     """
     try:
         loaded = load_with_places(path, kinds=kinds)
     except ConfigError as error:
-        out.write("".join(f"fault: {fault}\n" for fault in error.faults))
-        out.write(f"{_count(len(error.faults), 'fault')}, nothing would start\n")
-        return 1
-    wrong = _tls(loaded.settings)
+        many = _count(len(error.faults), "fault")
+        return Findings(faults=error.faults, summary=f"{many}, nothing would start")
+    settings, place = loaded.settings, loaded.report.place
+    wrong = _tls(settings)
     if wrong is not None:
-        out.write(f"fault: {loaded.report.place(wrong[0])}: {wrong[1]}\n")
-        return 1
-    if loaded.settings.routes and not any(route.match == Match() for route in loaded.settings.routes):
-        where = loaded.report.place(("routes",))
-        out.write(f"fault: {where}: an alert that fits none of them is refused; end with {{to: [...]}}\n")
-        return 1
-    found = list(warnings(loaded.settings))
-    out.write("".join(f"warning: {loaded.report.place(where)}: {message}\n" for where, message in found))
-    told = memory(loaded.settings, maxmemory(loaded.settings))
-    out.write(f"{told}\n{_summary(loaded.report.file, loaded.settings, len(found))}\n")
-    return 0
+        return Findings(faults=[Fault(place(wrong[0]), wrong[1])], summary="1 fault, ingest would not start")
+    if settings.routes and not any(route.match == Match() for route in settings.routes):
+        message = "an alert that fits none of them is refused; end with {to: [...]}"
+        return Findings(
+            faults=[Fault(place(("routes",)), message)], summary="1 fault, alerts would be refused"
+        )
+    doubts = [Fault(place(where), message) for where, message in warnings(settings)]
+    return Findings(
+        warnings=doubts,
+        memory=memory(settings, maxmemory(settings)),
+        summary=_summary(loaded.report.file, settings, len(doubts)),
+    )
 
 
 def warnings(settings: Settings) -> Warned:

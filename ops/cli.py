@@ -28,6 +28,7 @@ COMMANDS = {
     "ledger": "ops.ledger:ledger",
     "ingest": "ops.services:ingest",
     "dispatcher": "ops.services:dispatcher",
+    "completion": "ops.completion:completion",
 }
 
 
@@ -50,6 +51,11 @@ class Commands(click.Group):
         """Run it; what the system refuses (a taken port, a file, a connection) is the command's error."""
         try:
             return super().invoke(ctx)
+        except KeyboardInterrupt:
+            click.echo("interrupted", err=True)
+            ctx.exit(options.INTERRUPTED)
+        except BrokenPipeError:
+            raise  # whoever read this has seen enough; click ends it quietly
         except OSError as fault:
             raise click.ClickException(_sentence(fault)) from fault
 

@@ -24,12 +24,12 @@ from ops.carry_out import Job, carry_out
 from ops.fetch import filled
 from ops.filters import Chosen, Id, filters
 from ops.letters import Letter
+from ops.progress import looking
 from ops.show import as_text, table
 from ops.text import count
 
 NOTHING = "no dead letter matches"
 
-_json = click.option("--json", "as_json", is_flag=True, help="For programs; one document.")
 _dry_run = click.option("--dry-run", is_flag=True, help="Only say how many it would be.")
 _ids = click.argument("ids", nargs=-1, type=Id(), metavar="[ID]...")
 
@@ -41,17 +41,18 @@ def dead() -> None:
 
 @dead.command("list")
 @options.config_option
-@filters(limit=100)
-@_json
+@filters(limit=100, most=10_000)
+@options.json_option
 def list_(config: str | None, as_json: bool, **asked: Any) -> None:
     """List dead letters, oldest first.
 
-    Exit code 0, also when there is none; 1 when Redis can't be used or there is no such destination.
+    For more than --limit allows there is export. Exit code 0, also when there is none; 1 when Redis can't be
+    used or there is no such destination.
     """
     settings, chosen = options.settings(config), Chosen(**asked)
-    found = reach.run(settings, lambda redis: _found(redis, settings, chosen))
+    found = reach.run(settings, lambda redis: _found(redis, settings, chosen, whole=False))
     if as_json:
-        _print_json([letters.summary(letter) for letter in found])
+        options.print_json([letters.summary(letter) for letter in found])
     elif not found:
         click.echo(NOTHING)
     else:
@@ -63,8 +64,8 @@ def list_(config: str | None, as_json: bool, **asked: Any) -> None:
 @dead.command()
 @options.config_option
 @_ids
-@filters(limit=10)
-@_json
+@filters(limit=10, most=100)
+@options.json_option
 def show(config: str | None, as_json: bool, **asked: Any) -> None:
     """Show dead letters with all that is known of them.
 
@@ -74,7 +75,7 @@ def show(config: str | None, as_json: bool, **asked: Any) -> None:
     settings, chosen = options.settings(config), Chosen(**asked)
     found = reach.run(settings, lambda redis: _filled(redis, settings, chosen))
     if as_json:
-        _print_json([letters.whole(letter) for letter in found])
+        options.print_json([letters.whole(letter) for letter in found])
     elif found:
         click.echo("\n\n".join(as_text(letter) for letter in found))
     if not found:
@@ -107,7 +108,7 @@ def export(config: str | None, output: str | None, **asked: Any) -> None:
 @click.option("--force", is_flag=True, help="Send again also what was delivered meanwhile.")
 @click.option("--yes", is_flag=True, hidden=True, expose_value=False)  # replay never asks
 @_dry_run
-@_json
+@options.json_option
 def replay(
     config: str | None, rate: float | None, force: bool, dry_run: bool, as_json: bool, **asked: Any
 ) -> None:
@@ -133,7 +134,7 @@ def replay(
 @filters(limit=None)
 @_dry_run
 @click.option("--yes", is_flag=True, help="Do not ask.")
-@_json
+@options.json_option
 def discard(config: str | None, dry_run: bool, yes: bool, as_json: bool, **asked: Any) -> None:
     """Remove dead letters for good.
 
@@ -144,19 +145,20 @@ def discard(config: str | None, dry_run: bool, yes: bool, as_json: bool, **asked
     carry_out(job, move.discard, asks=not yes)
 
 
-async def _found(redis: Redis, settings: Settings, chosen: Chosen) -> list[Letter]:
-    """As many as the limit says."""
+async def _found(redis: Redis, settings: Settings, chosen: Chosen, *, whole: bool) -> list[Letter]:
+    """As many as the limit says; without their alerts unless `whole`."""
     names = await reach.choose(redis, settings, chosen.destinations)
     wanted = chosen.wanted(await reach.now(redis))
-    found: list[Letter] = []
-    async for page in letters.pages(redis, settings.redis.namespace, list(names), wanted):
-        found += page
+    namespace, found = settings.redis.namespace, list[Letter]()
+    with looking(await letters.length(redis, namespace, list(names))) as told:
+        async for page in letters.pages(redis, namespace, list(names), wanted, told):
+            found += page if whole else [letters.without_alert(letter) for letter in page]
     return found
 
 
 async def _filled(redis: Redis, settings: Settings, chosen: Chosen) -> list[Letter]:
     """The same, with the alerts that are in objects."""
-    found = await _found(redis, settings, chosen)
+    found = await _found(redis, settings, chosen, whole=True)
     objects = Objects(settings.objects.url, settings.redis.namespace)
     return [letter async for letter in filled(found, objects)]
 
@@ -166,13 +168,11 @@ async def _exported(redis: Redis, settings: Settings, chosen: Chosen, to: Binary
     names = await reach.choose(redis, settings, chosen.destinations)
     wanted = chosen.wanted(await reach.now(redis))
     objects = Objects(settings.objects.url, settings.redis.namespace)
-    written = 0
-    async for page in letters.pages(redis, settings.redis.namespace, list(names), wanted):
-        async for letter in filled(page, objects):
-            to.write(msgspec.json.encode(letters.whole(letter)) + b"\n")
-        written += len(page)
+    namespace, written = settings.redis.namespace, 0
+    quiet = to is sys.stdout.buffer and sys.stdout.isatty()  # it would be between the lines
+    with looking(await letters.length(redis, namespace, list(names)), quiet) as told:
+        async for page in letters.pages(redis, namespace, list(names), wanted, told):
+            async for letter in filled(page, objects):
+                to.write(msgspec.json.encode(letters.whole(letter)) + b"\n")
+            written += len(page)
     return written
-
-
-def _print_json(document: Any) -> None:
-    click.echo(msgspec.json.format(msgspec.json.encode(document)))

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ops import options
+from ops import completion, options
 from ops.text import plain, span
 
 if TYPE_CHECKING:
@@ -25,13 +25,14 @@ if TYPE_CHECKING:
 
 @click.command()
 @options.config_option
-@click.option("--json", "as_json", is_flag=True, help="Print it as JSON.")
-@click.argument("file")
+@options.json_option
+@click.argument("file", shell_complete=completion.files)
 def explain(config: str | None, as_json: bool, file: str) -> None:
     """Dry run of one alert or reading: nothing is sent.
 
     FILE holds what would be posted to /v1/alerts or /v1/readings; - is standard input. Shows incident, key,
-    rules, routes, the request to each destination and when it would be tried again.
+    rules, routes, the request to each destination and when it would be tried again. Exit code 0; 1 when
+    FILE can't be read or ingest would refuse what it holds.
     """
     import msgspec
 

@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from common.outcomes import Reason
 from common.units import Duration
+from ops import completion
 from ops.letters import Wanted
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -86,8 +87,11 @@ class Chosen(Struct, frozen=True):
         )
 
 
-def filters(limit: int | None) -> Callable[[F], F]:
-    """The options, named as the fields of Chosen are: a command makes `Chosen(**asked)` of them."""
+def filters(limit: int | None, most: int | None = None) -> Callable[[F], F]:
+    """The options, named as the fields of Chosen are: a command makes `Chosen(**asked)` of them.
+
+    `limit` is the default of --limit, `most` what it may be.
+    """
     options = (
         click.option(
             "--destination",
@@ -95,6 +99,7 @@ def filters(limit: int | None) -> Callable[[F], F]:
             "destinations",
             multiple=True,
             metavar="DEST",
+            shell_complete=completion.destinations,
             help="Only of this destination; may be repeated.",
         ),
         click.option(
@@ -110,7 +115,7 @@ def filters(limit: int | None) -> Callable[[F], F]:
         click.option("--until", type=Moment(), help="Died until then, likewise."),
         click.option(
             "--limit",
-            type=click.IntRange(1),
+            type=click.IntRange(1, most),
             default=limit,
             show_default=limit is not None,
             help="So many at most, the oldest of each destination first.",

@@ -17,9 +17,10 @@ _resume = Script("ops", "resume")
 
 @click.command()
 @options.config_option
-@click.argument("destination", metavar="DEST")
+@options.destination_argument
 @click.option("--reason", default="", metavar="TEXT", help="Why, for those who look at the status.")
-def pause(config: str | None, destination: str, reason: str) -> None:
+@options.json_option
+def pause(config: str | None, destination: str, reason: str, as_json: bool) -> None:
     """Send nothing more to a destination.
 
     For the whole fleet, until `redispatch resume`. What was sent already is finished; what arrives waits.
@@ -29,6 +30,10 @@ def pause(config: str | None, destination: str, reason: str) -> None:
     before, why, depth, since = reach.run(
         settings, lambda redis: _closed(redis, settings, destination, reason)
     )
+    if as_json:
+        state = "gone" if before == "gone" else "paused"
+        options.print_json(_document(destination, state, depth, before, why))
+        return
     waiting = count(depth, "delivery waits", "deliveries wait")
     told = f"{before}, since {moment(since)}{_in_brackets(why)}"
     if before == "gone":
@@ -43,20 +48,29 @@ def pause(config: str | None, destination: str, reason: str) -> None:
 
 @click.command()
 @options.config_option
-@click.argument("destination", metavar="DEST")
-def resume(config: str | None, destination: str) -> None:
+@options.destination_argument
+@options.json_option
+def resume(config: str | None, destination: str, as_json: bool) -> None:
     """Send to a destination again, whatever closed its gate.
 
     Exit code 0 also when it was open; 1 when there is no such destination or no Redis.
     """
     settings = options.settings(config)
     before, why, since, depth = reach.run(settings, lambda redis: _opened(redis, settings, destination))
+    if as_json:
+        options.print_json(_document(destination, "open", depth, before, why))
+        return
     waiting = count(depth, "delivery waits", "deliveries wait")
     if before:
         told = f"{plain(before)} since {moment(since)}{_in_brackets(why)}"
         click.echo(f"{destination} is open again (it was {told}): {waiting}")
     else:
         click.echo(f"{destination} was open: {waiting}")
+
+
+def _document(name: str, state: str, depth: int, before: str, why: str) -> dict[str, object]:
+    gate = {"state": before or "open", "reason": why or None}
+    return {"destination": name, "state": state, "depth": depth, "before": gate}
 
 
 def _in_brackets(why: str) -> str:

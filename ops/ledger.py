@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 
 import click
-import msgspec
 from redis.asyncio import Redis
 from rich.console import Console
 
@@ -20,7 +19,7 @@ _accept = Script("ops", "accept")
 
 @click.group(invoke_without_command=True)
 @options.config_option
-@click.option("--json", "as_json", is_flag=True, help="For programs; one document.")
+@options.json_option
 @click.pass_context
 def ledger(ctx: click.Context, config: str | None, as_json: bool) -> None:
     """Show the ledger, or book what is understood.
@@ -29,13 +28,11 @@ def ledger(ctx: click.Context, config: str | None, as_json: bool) -> None:
     is by how much it does not. Exit code 0 when all balance; 1 when one does not, or Redis can't be used.
     """
     if ctx.invoked_subcommand is not None:
-        ctx.obj = config
         return
     settings = options.settings(config)
     seen = reach.run(settings, lambda redis: _look(redis, settings))
     if as_json:
-        document = {"ledger": [tables.ledger_json(one) for one in seen]}
-        click.echo(msgspec.json.format(msgspec.json.encode(document)))
+        options.print_json({"ledger": [tables.ledger_json(one) for one in seen]})
     else:
         Console(highlight=False).print(tables.ledger(seen))
         for one in seen:
@@ -46,35 +43,45 @@ def ledger(ctx: click.Context, config: str | None, as_json: bool) -> None:
 
 @ledger.command()
 @options.config_option
-@click.argument("destination", metavar="DEST")
+@options.destination_argument
 @click.option("--yes", is_flag=True, help="Do not ask.")
-@click.pass_obj
-def accept(above: str | None, config: str | None, destination: str, yes: bool) -> None:
+@options.json_option
+@click.pass_context
+def accept(ctx: click.Context, config: str | None, destination: str, yes: bool, as_json: bool) -> None:
     """Book what is missing as lost.
 
     Missing dead letters are booked as discarded. Do it when the reason is understood: the alarm is over then.
     A log line on stderr says what was booked. Exit code 0 when the ledger balances afterwards; 1 otherwise.
     """
-    settings = options.settings(config or above)
+    settings = options.settings(options.config_of(ctx))
     try:
         log.setup("ops", everything=True)
     except ValueError as fault:
         raise click.ClickException(str(fault)) from fault
     one = reach.run(settings, lambda redis: _one(redis, settings, destination))
-    if not one.unaccounted:
+    lost, discarded = one.ledger.missing(one.depth), one.ledger.missing_dead(one.dead_letters)
+    if one.unaccounted:
+        _book_it(settings, one, yes)
+    if as_json:
+        options.print_json({"destination": destination, "lost": lost, "discarded": discarded})
+    elif one.unaccounted:
+        click.echo(f"booked for {destination}: {lost} as lost, {discarded} as discarded")
+    else:
         click.echo(f"the ledger of {destination} balances: nothing to book")
-        return
+
+
+def _book_it(settings: Settings, one: Snapshot, yes: bool) -> None:
+    """Ask, book, and write the audit line."""
+    destination = one.destination
     lost, discarded = one.ledger.missing(one.depth), one.ledger.missing_dead(one.dead_letters)
     click.echo("\n".join(tables.equations(one)), err=True)
-    what = f"{lost} as lost, {discarded} as discarded"
-    ask.sure(f"Book {what} for {destination}?", yes)
+    ask.sure(f"Book {lost} as lost, {discarded} as discarded for {destination}?", yes)
     if not reach.run(settings, lambda redis: _book(redis, settings, destination, lost, discarded)):
         raise click.ClickException("the difference has changed meanwhile, nothing was booked: look again")
     who = os.environ.get("USER") or str(os.getuid())
     log.Log("ops").warning(
         "ledger_accepted", destination=destination, lost=lost, discarded=discarded, user=who
     )
-    click.echo(f"booked for {destination}: {what}")
 
 
 async def _look(redis: Redis, settings: Settings) -> list[Snapshot]:

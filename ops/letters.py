@@ -8,12 +8,13 @@ raises.
 from __future__ import annotations
 
 import base64
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from fnmatch import fnmatchcase
 from typing import Any
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 from redis.asyncio import Redis
 
 from common import keys
@@ -72,14 +73,31 @@ class Wanted(Struct, frozen=True, kw_only=True):
         return not early and (self.until is None or letter.died_at <= self.until)
 
 
+def without_alert(letter: Letter) -> Letter:
+    """The letter with all but what may be large."""
+    return replace(letter, fields={name: value for name, value in letter.fields.items() if name != b"alert"})
+
+
+def _nobody(seen: int) -> None:
+    """Nobody wants to know."""
+
+
 async def pages(
-    redis: Redis, namespace: str, names: Sequence[str], wanted: Wanted
+    redis: Redis,
+    namespace: str,
+    names: Sequence[str],
+    wanted: Wanted,
+    told: Callable[[int], None] = _nobody,
 ) -> AsyncIterator[list[Letter]]:
-    """Those that are wanted, one destination after the other; a page is of one destination, never empty."""
+    """Those that are wanted, one destination after the other; a page is of one destination, never empty.
+
+    `told` hears how many were looked at.
+    """
     left = wanted.limit
     for name in names:
         found = _picked if wanted.ids else _scanned
         async for letters in found(redis, keys.dead(namespace, name), name, wanted):
+            told(len(letters))
             page = [letter for letter in letters if wanted.admits(letter)][:left]
             if page:
                 yield page
@@ -89,12 +107,23 @@ async def pages(
                     return
 
 
-async def count(redis: Redis, namespace: str, names: Sequence[str], wanted: Wanted) -> dict[str, int]:
+async def length(redis: Redis, namespace: str, names: Sequence[str]) -> int:
+    """How many there are, wanted or not."""
+    return sum([await _length(redis, keys.dead(namespace, name)) for name in names])
+
+
+async def count(
+    redis: Redis,
+    namespace: str,
+    names: Sequence[str],
+    wanted: Wanted,
+    told: Callable[[int], None] = _nobody,
+) -> dict[str, int]:
     """How many are wanted of each destination; without filters nothing is read for it."""
     counts = dict.fromkeys(names, 0)
     if wanted.unfiltered and wanted.limit is None:
         return {name: await _length(redis, keys.dead(namespace, name)) for name in names}
-    async for page in pages(redis, namespace, names, wanted):
+    async for page in pages(redis, namespace, names, wanted, told):
         counts[page[0].destination] += len(page)
     return counts
 

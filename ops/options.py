@@ -8,9 +8,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from common.units import Address, Duration
+from ops import completion
 
 if TYPE_CHECKING:
     from common.settings import Settings
+
+INTERRUPTED = 130  # the exit code that a shell gives SIGINT
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -21,8 +24,34 @@ def config_option(command: F) -> F:
         "--config",
         envvar="REDISPATCH_CONFIG",
         metavar="FILE",
+        shell_complete=completion.files,
         help="The configuration; REDISPATCH_CONFIG, or else ./redispatch.yaml.",
     )(command)
+
+
+def config_of(ctx: click.Context) -> str | None:
+    """What `--config` says; given to the group above it counts more than the environment does here."""
+    own: str | None = ctx.params.get("config")
+    above: str | None = ctx.parent.params.get("config") if ctx.parent is not None else None
+    typed = ctx.get_parameter_source("config") is click.core.ParameterSource.COMMANDLINE
+    return own if typed or not above else above
+
+
+def destination_argument(command: F) -> F:
+    """DEST; the parameter is `destination`."""
+    return click.argument("destination", metavar="DEST", shell_complete=completion.destinations)(command)
+
+
+def json_option(command: F) -> F:
+    """`--json`; the parameter is `as_json`."""
+    return click.option("--json", "as_json", is_flag=True, help="For programs; one document.")(command)
+
+
+def print_json(document: Any) -> None:
+    """One document, indented."""
+    import msgspec
+
+    click.echo(msgspec.json.format(msgspec.json.encode(document)))
 
 
 def settings(config: str | None) -> Settings:

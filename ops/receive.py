@@ -140,7 +140,13 @@ async def serve(receiver: Receiver, listen: Address) -> None:
 
 
 @click.command()
-@click.option("--listen", type=options.AddressType(), default="127.0.0.1:8099", show_default=True)
+@click.option(
+    "--listen",
+    type=options.AddressType(),
+    default="127.0.0.1:8099",
+    show_default=True,
+    help="Where it is reached.",
+)
 @click.option("--fail", "status", type=click.IntRange(200, 599), help="Answer this instead of 200.")
 @click.option("--fail-rate", type=click.FloatRange(0, 1), help="To this share of the requests, not to all.")
 @click.option("--fail-first", type=click.IntRange(0), help="To the first so many requests, not to all.")

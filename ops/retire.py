@@ -12,7 +12,7 @@ from typing import Any
 
 import click
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, structs
 from redis.asyncio import Redis
 
 from common import keys
@@ -20,7 +20,6 @@ from common.scripts import Script
 from common.settings import Settings
 from common.snapshot import snapshot
 from ops import ask, options, reach
-from ops.carry_out import INTERRUPTED
 from ops.progress import progress
 from ops.text import count
 
@@ -41,9 +40,10 @@ class Retired(Struct):
 
 @click.command()
 @options.config_option
-@click.argument("destination", metavar="DEST")
+@click.argument("destination", metavar="DEST")  # one that is not in the file to complete from
 @click.option("--yes", is_flag=True, help="Do not ask.")
-def retire(config: str | None, destination: str, yes: bool) -> None:
+@options.json_option
+def retire(config: str | None, destination: str, yes: bool, as_json: bool) -> None:
     """Move what a removed destination still has to its dead letters.
 
     For a destination that is no longer in the configuration. What replicas with an older one are just sending
@@ -55,6 +55,16 @@ def retire(config: str | None, destination: str, yes: bool) -> None:
     if depth:
         ask.sure(f"Move {_deliveries(depth)} of {destination} to its dead letters?", yes=yes)
     done = reach.run(settings, lambda redis: _moved(redis, settings, destination, depth))
+    if as_json:
+        options.print_json({"destination": destination, **structs.asdict(done)})
+    else:
+        _report(settings, destination, depth, done)
+    if done.interrupted:
+        sys.exit(options.INTERRUPTED)
+    sys.exit(1 if done.left or done.full else 0)
+
+
+def _report(settings: Settings, destination: str, depth: int, done: Retired) -> None:
     click.echo(f"{destination}: {_deliveries(done.moved)} moved to its dead letters")
     if done.left:
         told = count(done.left, "is in work at a replica", "are in work at replicas")
@@ -63,9 +73,7 @@ def retire(config: str | None, destination: str, yes: bool) -> None:
         cap = settings.queue.max_dead
         click.echo(f"stopped, its dead letters are at their cap ({cap}): discard some first", err=True)
     if done.interrupted:
-        click.echo("interrupted; run it again for the rest", err=True)
-        sys.exit(INTERRUPTED)
-    sys.exit(1 if done.left or done.full else 0)
+        click.echo(f"interrupted after {done.moved} of {depth}; run it again for the rest", err=True)
 
 
 async def _depth(redis: Redis, settings: Settings, name: str) -> int:

@@ -11,12 +11,17 @@ from ops import options
 
 @click.command()
 @options.config_option
-def check(config: str | None) -> None:
-    """Say all that is wrong with the configuration."""
+@options.json_option
+def check(config: str | None, as_json: bool) -> None:
+    """Say all that is wrong with the configuration.
+
+    Every fault at once, each with its place, and what may be meant but often is not. Exit code 0, also with
+    warnings; 1 when there is a fault.
+    """
     from ops.check import check as run
     from ops.reach import maxmemory
 
-    sys.exit(run(config, sys.stdout, maxmemory))
+    sys.exit(run(config, sys.stdout, maxmemory, as_json))
 
 
 @click.command()

@@ -1,4 +1,4 @@
-"""What status and ledger look like: rich tables of at most 80 columns, and the same as JSON.
+"""What status and ledger look like: rich tables, lines where a terminal is too narrow for them, and JSON.
 
 Takes snapshots; returns renderables or what msgspec encodes. Texts from outside are made harmless.
 """
@@ -10,7 +10,8 @@ from typing import Any
 
 from msgspec import Struct, structs
 from rich import box
-from rich.console import Group, RenderableType
+from rich.cells import cell_len
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.table import Table
 from rich.text import Text
 
@@ -18,6 +19,7 @@ from common.snapshot import Ledger, Snapshot
 from ops.text import age, count, moment, plain
 
 COUNTERS = Ledger.__struct_fields__
+NARROWEST_NAME = 11  # columns in which names are folded
 
 
 class Seen(Struct, frozen=True):
@@ -32,6 +34,7 @@ def destination_json(seen: Seen) -> dict[str, Any]:
     """An item of `destinations` in `status --json`."""
     one = seen.snapshot
     until = one.gate.get("until", "")
+    measured = {} if seen.rate is None else {"rate": round(seen.rate, 3)}
     return {
         "name": one.destination,
         "depth": one.depth,
@@ -46,6 +49,7 @@ def destination_json(seen: Seen) -> dict[str, Any]:
         },
         "consumers": one.consumers,
         "removed": seen.removed,
+        **measured,
     }
 
 
@@ -54,13 +58,26 @@ def ledger_json(one: Snapshot) -> dict[str, Any]:
     return {"destination": one.destination, **structs.asdict(one.ledger), "unaccounted": one.unaccounted}
 
 
+class _Fitting:
+    """The table where it fits, else the lines: a number that is cut off would be another number."""
+
+    def __init__(self, table: Table, lines: Sequence[Text]) -> None:
+        self._table = table
+        self._lines = lines
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """For rich."""
+        fits = _width(self._table) <= options.max_width
+        yield self._table if fits else Group("", *self._lines, "")
+
+
 def status(seen: Sequence[Seen], title: str) -> RenderableType:
-    """Both tables, and a line for everything that somebody should know."""
+    """Both tables, and between them a line for everything that somebody should know."""
     return Group(
         Text(title),
-        _destinations(seen),
-        ledger([each.snapshot for each in seen]),
+        _Fitting(_destinations(seen), [_destination_line(each) for each in seen]),
         *(Text(note, "yellow") for each in seen for note in notes(each)),
+        ledger([each.snapshot for each in seen]),
     )
 
 
@@ -79,8 +96,12 @@ def notes(seen: Seen) -> list[str]:
     return found
 
 
-def ledger(snapshots: Sequence[Snapshot]) -> Table:
+def ledger(snapshots: Sequence[Snapshot]) -> RenderableType:
     """A row per destination. Headings are hyphenated so that it fits."""
+    return _Fitting(_ledger(snapshots), [_ledger_line(one) for one in snapshots])
+
+
+def _ledger(snapshots: Sequence[Snapshot]) -> Table:
     headings = ("accep-\nted", "re-\nplayed", "deli-\nvered", "dupli-\ncate", "super-\nseded", "died")
     table = _table("destination", *headings, "dis-\ncarded", "lost", "unac-\ncounted", gap=0)
     for one in snapshots:
@@ -128,6 +149,34 @@ def _destinations(seen: Sequence[Seen]) -> Table:
         ]
         table.add_row(*row, *([f"{each.rate or 0:.1f}"] if measured else []))
     return table
+
+
+def _destination_line(seen: Seen) -> Text:
+    one = seen.snapshot
+    name = f"{one.destination} (removed)" if seen.removed else one.destination
+    parts = [
+        *(f"depth {one.depth}", f"in flight {one.in_flight}", f"retrying {one.retrying}"),
+        *(f"dead letters {one.dead_letters}", f"oldest {age(_oldest(one))}"),
+        *(f"gate {plain(one.gate.get('state', 'open'))}", f"consumers {one.consumers}"),
+        *([] if seen.rate is None else [f"per second {seen.rate:.1f}"]),
+    ]
+    return Text(f"{name}: {', '.join(parts)}", "yellow" if notes(seen) else "")
+
+
+def _ledger_line(one: Snapshot) -> Text:
+    parts = [f"{name} {getattr(one.ledger, name)}" for name in COUNTERS]
+    told = f"{one.destination}: {', '.join(parts)}, unaccounted "
+    return Text.assemble(told, _alarming(one.unaccounted))
+
+
+def _width(table: Table) -> int:
+    """Columns that it takes at least, with nothing cut off and names folded."""
+    edges, gap = 2, table.padding[1]
+    widths = [
+        max(cell_len(line) for cell in (column.header, *column.cells) for line in str(cell).split("\n"))
+        for column in table.columns
+    ]
+    return edges + min(widths[0], NARROWEST_NAME) + sum(widths[1:]) + (len(widths) - 1) * (1 + gap)
 
 
 def _table(first: str, *numbers: str, gap: int = 1) -> Table:

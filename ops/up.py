@@ -230,7 +230,13 @@ async def _live(plan: Plan) -> None:
 
 @click.command()
 @options.config_option
-@click.option("--data", type=click.Path(path_type=Path, file_okay=False), default="data", show_default=True)
+@click.option(
+    "--data",
+    type=click.Path(path_type=Path, file_okay=False),
+    default="data",
+    show_default=True,
+    help="Where the embedded server keeps its data.",
+)
 @click.option("--redis-url", metavar="URL", help="Use this server instead of an embedded one.")
 @click.option(
     "--receiver",

