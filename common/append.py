@@ -69,11 +69,15 @@ class Store:
         }
 
     async def append(
-        self, alerts: Sequence[Alert], places: Mapping[str, Sequence[int]]
+        self,
+        alerts: Sequence[Alert],
+        places: Mapping[str, Sequence[int]],
+        traces: Sequence[str | None] = (),
     ) -> list[dict[str, int]]:
         """Per alert a code for each of its destinations.
 
         `places` has the indexes of a destination's alerts; all names are of the settings' destinations.
+        `traces` has each alert's context (`trace.py`), or is empty when none has one.
         """
         codes: list[dict[str, int]] = [{} for _ in alerts]
         if not places:
@@ -83,7 +87,8 @@ class Store:
         large = {place for place, item in enumerate(items) if len(item[2]) > limit}
         kept = await self._keep(alerts, items, places, large) if large else {}
         groups = [[name] for name in places] if self._cluster else [list(places)]
-        calls = [self._call(group, places, items, kept) for group in groups]
+        traced = {place: trace for place, trace in enumerate(traces) if trace}
+        calls = [self._call(group, places, items, kept, traced) for group in groups]
         replies, surely = await self._run(list(places), calls)
         for group, reply in zip(groups, replies, strict=True):
             told = iter(reply)
@@ -134,7 +139,12 @@ class Store:
             log.info("objects_left", count=len(unused), error=fault)  # the sweeper finds them
 
     def _call(
-        self, names: list[str], places: Mapping[str, Sequence[int]], items: list[_Item], kept: _Kept
+        self,
+        names: list[str],
+        places: Mapping[str, Sequence[int]],
+        items: list[_Item],
+        kept: _Kept,
+        traced: Mapping[int, str],
     ) -> _Call:
         wanted = sorted({place for name in names for place in places[name]})
         referring: list[tuple[str, int]] = []
@@ -148,6 +158,7 @@ class Store:
             len(names),
             int(self._ingest.durability != "written"),
             len(referring),
+            0,
         ]
         for place in wanted:
             args += items[place]
@@ -155,6 +166,10 @@ class Store:
             order[copy] = len(order) + 1
             args += (*items[copy[1]][:2], reference.encode(kept[copy]))
         args += [kept[copy].object for copy in referring]
+        if traced:
+            told = _told(order, traced)
+            args[4] = len(told) // 2
+            args += told
         for name in names:
             at = keys.Destination(self._namespace, name)
             touched += (at.stream, at.retry, at.dead, at.ledger, at.objects)
@@ -192,6 +207,16 @@ class Store:
         if ingest.durability == "fsynced" and replies[-1][0] < 1:
             raise NotDurable("it is not on disk so far")
         return replies[first : first + len(calls)]
+
+
+def _told(order: Mapping[int | tuple[str, int], int], traced: Mapping[int, str]) -> list[Argument]:
+    """The traces of those that are in a call, each behind its alert's place there."""
+    told: list[Argument] = []
+    for each, nth in order.items():
+        trace = traced.get(each if isinstance(each, int) else each[1])
+        if trace is not None:
+            told += (nth, trace)
+    return told
 
 
 def content(alert: Alert) -> str:

@@ -49,7 +49,7 @@ def record(namespace: str, destination: str, key: str) -> str:
 
 def dead(namespace: str, destination: str) -> str:
     """stream: dead letters; fields `key reason error status attempts deliveries first_at died_at alert`, and
-    `object` when there is one.
+    `object`, `trace` when there is one.
 
     Written by append, settle, replay, discard, retire; read by list, show, stats, ledger, snapshot,
     accept. No TTL.

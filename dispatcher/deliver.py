@@ -15,6 +15,7 @@ from typing import cast
 
 from msgspec.structs import replace
 
+from common import trace
 from common.log import Log
 from common.outcomes import Dead, Delivered, Outcome, OutcomeKind, Settlement
 from common.policy import Policy
@@ -57,7 +58,7 @@ class Deliverer:
         """Begin the attempt."""
         started = perf_counter()
         try:
-            outcome = self._kind.deliver(delivery)
+            outcome = self._kind.deliver(_sent(delivery))
             if isinstance(outcome, Outcome):
                 outcome = checked(outcome)
         except Exception as bug:  # noqa: BLE001 - a bug in a kind of destination must not stop the others
@@ -73,9 +74,9 @@ class Deliverer:
         entry, delivery = members[0]
         try:
             if len(members) == 1:
-                outcome = self._kind.deliver(delivery)
+                outcome = self._kind.deliver(_sent(delivery))
             else:
-                outcome = cast(Batching, self._kind).deliver_batch([each for _, each in members])
+                outcome = cast(Batching, self._kind).deliver_batch(_together(members))
             told = checked(outcome if isinstance(outcome, Outcome) else await outcome)
         except Exception as bug:  # noqa: BLE001 - the same
             told = self._broke(delivery, bug)
@@ -148,7 +149,9 @@ class Deliverer:
     async def _append(self, delivery: Delivery, outcome: Outcome) -> str:
         """Why what goes on is not with all that come after, "" when it is."""
         try:
-            full = await self._follow_up.append(outcome.then) if outcome.then is not None else []
+            full: list[str] = []
+            if outcome.then is not None:
+                full = await self._follow_up.append(outcome.then, delivery.trace)
         except Exception as bug:  # noqa: BLE001 - the same
             return self._broke(delivery, bug).error
         return f"no room at {', '.join(full)}: queue and dead letters are full" if full else ""
@@ -204,3 +207,15 @@ class Deliverer:
         closes = asked_for(outcome.retry_after, cap) if is_patient(outcome, throttles, self._policy) else 0.0
         attempt = Attempt(outcome.kind, seconds, throttles, closes, shared)
         self.conclude(Settling(entry, delivery, decision, True, attempt))
+
+
+def _sent(delivery: Delivery) -> Delivery:
+    """As its destination sees it: its trace has a span for this attempt."""
+    return delivery if delivery.trace is None else replace(delivery, trace=trace.child(delivery.trace))
+
+
+def _together(members: Sequence[Member]) -> list[Delivery]:
+    """The same for one request: with the trace that all of them are of, or none."""
+    context = trace.shared(delivery.trace for _, delivery in members)
+    sent = None if context is None else trace.child(context)
+    return [delivery if delivery.trace == sent else replace(delivery, trace=sent) for _, delivery in members]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import msgspec
 from msgspec import Struct
 
-from common import reference
+from common import reference, trace
 from common.alert import Malformed, decode
 from common.outcomes import Reason
 from dispatcher.destinations.base import Delivery
@@ -99,7 +99,7 @@ def read(entry: Entry) -> Delivery:
             first_at=int(first_at),
             replay_of=_text(fields.get(b"replay_of")),
             force=b"force" in fields,
-            trace=_text(fields.get(b"trace")),
+            trace=trace.stored(fields.get(b"trace")),
         )
     except UnicodeDecodeError as fault:
         raise Malformed(str(fault)) from fault

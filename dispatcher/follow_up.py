@@ -36,11 +36,11 @@ class FollowUp:
         self._store = Store(self._wire, replica.settings, cluster=True)
         self._trouble = trouble
 
-    async def append(self, alert: Alert) -> list[str]:
+    async def append(self, alert: Alert, trace: str | None) -> list[str]:
         """The names of those that had no room for it, neither in the queue nor among the dead letters."""
         while True:
             try:
-                (codes,) = await self._store.append([alert], self._places)
+                (codes,) = await self._store.append([alert], self._places, [trace])
             except errors.RedisError as fault:
                 await self._trouble.wait_out(fault, patient=True)
             except Away as fault:

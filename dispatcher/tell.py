@@ -6,6 +6,7 @@ each destination has a bucket of its own, which is asked before anything is put 
 
 from __future__ import annotations
 
+from common import trace
 from common.log import Log
 from common.outcomes import Dead, Decision, Delivered, Later, Outcome, OutcomeKind, Reason
 from common.storm import ERROR, INFO, WARNING, storms
@@ -80,9 +81,8 @@ def _level(kind: OutcomeKind) -> int:
 
 
 def _who(delivery: Delivery) -> dict[str, object]:
-    trace = delivery.trace
     told: dict[str, object] = {"key": delivery.key, "incident": delivery.alert.incident}
-    return told if trace is None else {**told, "trace": trace[3:35]}
+    return told if delivery.trace is None else {**told, "trace": trace.trace_id(delivery.trace)}
 
 
 def _decided(decision: Decision) -> dict[str, object]:

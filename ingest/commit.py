@@ -81,7 +81,7 @@ class Committer:
         started = perf_counter()
         try:
             routed = await self._observer.observe(events)
-            codes = await self._append(routed)
+            codes = await self._append(routed, [event.trace for event in events])
         except NotDurable as fault:
             raise Unavailable(str(fault)) from fault
         except Away as fault:
@@ -107,13 +107,13 @@ class Committer:
             self._told = now
             log.warning("objects_away", error=fault)
 
-    async def _append(self, routed: list[Routed]) -> list[dict[str, int]]:
+    async def _append(self, routed: list[Routed], traces: list[str | None]) -> list[dict[str, int]]:
         """Per alert, what the script said for each of its destinations."""
         places: dict[str, list[int]] = {}
         for place, item in enumerate(routed):
             for name in item.destinations:
                 places.setdefault(name, []).append(place)
-        return await self._store.append([item.alert for item in routed], places)
+        return await self._store.append([item.alert for item in routed], places, traces)
 
 
 def _no_room(codes: list[dict[str, int]]) -> Unavailable | None:

@@ -33,12 +33,14 @@ class Event(Struct, frozen=True):
 
     `alert.incident` is set and `alert.key` is empty. `key` is complete already when the sender gave an
     Idempotency-Key or the event is one by itself, else observe makes it. `repeated`: its sender repeats a
-    firing while it lasts, so that it belongs to the episode that is open, whatever start it tells.
+    firing while it lasts, so that it belongs to the episode that is open, whatever start it tells. `trace` is
+    its context (`common/trace.py`), which no key and no comparison knows of.
     """
 
     alert: Alert
     key: str | None = None
     repeated: bool = False
+    trace: str | None = None
 
 
 class Reading(Struct, frozen=True):

@@ -47,6 +47,8 @@ class CloudEvent(Struct):
     time: str | None = None
     data: Any = None
     data_base64: str | None = None
+    traceparent: str | None = None
+    tracestate: str | None = None
 
 
 class Operation(Struct, frozen=True, kw_only=True):

@@ -17,6 +17,7 @@ from aiohttp import web
 from msgspec import structs
 from multidict import MultiMapping
 
+from common import trace
 from common.alert import Status
 from common.http import NAMED, Handler, Problem, Request, answer, encode
 from common.settings import Hook, Ingest
@@ -80,6 +81,7 @@ class Receiver:
         patience: float = PATIENCE,
         hooks: Iterable[Hook] = (),
         senders: Senders = OPEN,
+        trace_of: Callable[[MultiMapping[str]], str | None] = trace.taken,
     ) -> None:
         self._max_body = int(settings.max_body)
         self.arrivals = Arrivals(self._max_body, patience)
@@ -88,6 +90,7 @@ class Receiver:
         self._evaluator = evaluator
         self._spender = spender
         self._senders = senders
+        self._trace_of = trace_of
         self._outcomes = metrics.outcomes
         self._native, self._reading = metrics.outcomes[Source.NATIVE], metrics.outcomes[Source.READING]
         self._clock = clock
@@ -115,7 +118,8 @@ class Receiver:
             places = _places(parsed)
             events = [_keyed(event, chosen, place) for event, place in zip(events, places, strict=True)]
         indexes = [index for index, _ in parsed.items]
-        stored = answers.routed(parsed, indexes, await self._append(events, parsed.size, self._native))
+        stored = await self._append(request, events, parsed.size, self._native)
+        stored = answers.routed(parsed, indexes, stored)
         if parsed.single:
             return _single(request, stored[0])
         return _answer(request, *answers.batch(parsed.rejected, stored, 0))
@@ -128,7 +132,7 @@ class Receiver:
         if sender.rate is not None:
             await self._pay(sender, parsed, self._reading)
         events = await self._made(parsed, chosen, self._reading)
-        stored = await self._append(events, parsed.size, self._reading)
+        stored = await self._append(request, events, parsed.size, self._reading)
         self._reading.stored(len(parsed.items))
         if parsed.single:
             told = answers.Measured("stored", [answers.single(one) for one in stored])
@@ -164,7 +168,7 @@ class Receiver:
             places = _places(parsed)
             events = [_keyed(event, chosen, places[n]) for n, event in told]
         readings = len(parsed.items) - len(events)
-        stored = await self._append(events + made, parsed.size, counted)
+        stored = await self._append(request, events + made, parsed.size, counted)
         counted.stored(readings)
         indexes = [parsed.items[n][0] for n, _ in told]
         placed = answers.routed(parsed, indexes, stored[: len(events)])
@@ -252,9 +256,14 @@ class Receiver:
             counted.refused(len(readings))
             raise _unavailable(fault, len(readings)) from None
 
-    async def _append(self, events: list[Event], size: int, counted: Outcomes) -> list[Stored]:
+    async def _append(
+        self, request: Request, events: list[Event], size: int, counted: Outcomes
+    ) -> list[Stored]:
         if not events:
             return []
+        context = self._trace_of(request.headers)
+        if context is not None:  # of an event that brings its own, that counts
+            events = [each if each.trace else structs.replace(each, trace=context) for each in events]
         try:
             stored = await self._appender.submit(events, size)
         except Unavailable as fault:

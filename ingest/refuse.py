@@ -6,6 +6,7 @@ Takes what a Site says of a problem; says which sender it was by its token's nam
 
 from __future__ import annotations
 
+from common import trace
 from common.http import PROBES, Problem, Request
 from common.log import Log
 from common.storm import WARNING, storms
@@ -22,11 +23,13 @@ def refuse(request: Request, route: str, problem: Problem, seconds: float, sende
     names = {"route": route, "code": problem.status, "sender": sender}
     if not storms.kind("refused", WARNING, **names).admits():
         return
+    context = trace.taken(request.headers)
     log.warning(
         "refused",
         **names,
         peer=request.remote,
         method=request.method,
+        trace=None if context is None else trace.trace_id(context),
         error=problem.detail,
         items=_items(problem),
         seconds=round(seconds, 6),

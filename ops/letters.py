@@ -148,9 +148,12 @@ def summary(letter: Letter) -> dict[str, Any]:
 def whole(letter: Letter) -> dict[str, Any]:
     """The same with the alert: as it is when it is JSON, else as text, else as `alert_base64`.
 
-    One whose object can't be read has the reference there, and says why in `object_error`.
+    One whose object can't be read has the reference there, and says why in `object_error`; `trace` is there
+    when the alert came with one.
     """
     told = summary(letter) | ({"object_error": letter.fault} if letter.fault else {})
+    if context := letter.text("trace"):
+        told["trace"] = context
     stored = letter.fields.get(b"alert", b"")
     try:
         msgspec.json.decode(stored)

@@ -3,19 +3,22 @@
 --
 -- KEYS  per destination: stream, retry, dead, ledger, objects, then one record per alert of its
 -- ARGV  1 number of alerts A, 2 number of destinations D, 3 "1" when a duplicate must write too (fsync),
---       4 number of objects O
+--       4 number of objects O, 5 number of alerts with a trace T
 --       A times: key, content hash, alert; the last O of them refer to an object, and are of one destination each
 --       O times the object's name
+--       T times: the alert's place in 1..A, its trace
 --       D times: max_depth, max_dead, TTL of records in ms, number of alerts N, then N times the alert's place in 1..A
 -- Returns one integer per destination and alert, in the order of the records:
 --       1 queued, 2 dead letter since the queue is full, 3 no room at all: nothing was stored,
 --       4 duplicate, 5 duplicate of a delivery that is a dead letter; plus 10 when the content differs
 -- Without allow-oom: at maxmemory it is refused as a whole.
-local alerts, destinations, rewrite, referring = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3] == '1', tonumber(ARGV[4])
+local alerts, destinations, rewrite = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3] == '1'
+local referring, traced = tonumber(ARGV[4]), tonumber(ARGV[5])
 local time = redis.call('TIME')
 local now = string.format('%.0f', time[1] * 1000 + math.floor(time[2] / 1000))
-local k, a, codes = 1, 5 + 3 * alerts + referring, {}
-local plain, NONE = alerts - referring, {}
+local k, a, codes = 1, 6 + 3 * alerts + referring + 2 * traced, {}
+local plain, NONE, traces = alerts - referring, {}, {}
+for i = a - 2 * traced, a - 1, 2 do traces[tonumber(ARGV[i])] = ARGV[i + 1] end
 
 -- The ledger is short of a delivery exactly when one vanished and nobody has booked it yet. `fresh` is what this
 -- call has put into the queue and not yet booked as accepted.
@@ -36,7 +39,7 @@ for _ = 1, destinations do
   local accepted, died = 0, 0
   for n = 1, count do
     local nth = tonumber(ARGV[a + 3 + n])
-    local record, place = KEYS[k + 4 + n], 2 + 3 * nth
+    local record, place = KEYS[k + 4 + n], 3 + 3 * nth
     local key, content, alert = ARGV[place], ARGV[place + 1], ARGV[place + 2]
     local code = nil
     local known = made[record] or known_before[n]
@@ -54,8 +57,12 @@ for _ = 1, destinations do
     if not code then
       local tail, extra = ' 0 - 0 - ' .. now .. ' ' .. now .. ' 0 ', NONE
       if nth > plain and (depth < max_depth or letters < max_dead) then
-        extra = { 'object', ARGV[4 + 3 * alerts + nth - plain] }
+        extra = { 'object', ARGV[5 + 3 * alerts + nth - plain] }
         redis.call('SADD', objects, extra[2]) -- first: a name too many keeps an object, one too few could lose an alert
+      end
+      if traces[nth] then
+        extra = { unpack(extra) }
+        extra[#extra + 1], extra[#extra + 2] = 'trace', traces[nth]
       end
       if depth < max_depth then
         local id = redis.call('XADD', stream, '*', 'key', key, 'alert', alert, 'attempt', '0', 'first_at', now,

@@ -36,7 +36,8 @@ class Delivery(Struct, frozen=True, kw_only=True):
 
     `deliveries` counts how often the entry was handed out, `attempt` is the number of the attempt under way
     (1 for the first), `first_at` when the delivery was accepted, ms. With a `reference` the alert is in an
-    object, and `alert` only stands for it: it is fetched before a destination sees the delivery.
+    object, and `alert` only stands for it: it is fetched before a destination sees the delivery. `trace` is
+    the alert's context (`common/trace.py`); a destination sees that of the attempt.
     """
 
     entry_id: str

@@ -13,6 +13,7 @@ from typing import Annotated
 from msgspec import Meta, field
 from msgspec.structs import replace
 
+from common import trace
 from common.faults import Path
 from common.outcomes import Outcome, OutcomeKind
 from common.units import Secret
@@ -73,7 +74,8 @@ class Webhook:
             deliveries = in_order(deliveries)
         try:
             body, headers = self._composer.compose(deliveries)
-            return Request(headers | self._headers(name, body), body)
+            named = trace.headers(deliveries[0].trace)
+            return Request(headers | named | self._headers(name, body), body)
         except RENDER_FAULTS as fault:
             raise Unrenderable(str(fault)) from fault
 

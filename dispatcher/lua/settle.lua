@@ -137,6 +137,13 @@ function verbs.later(s, fields)
   return 1
 end
 
+-- What a dead letter has beside what all of them have.
+local function optional(f)
+  local extra = f.object and { 'object', f.object } or {}
+  if f.trace then extra[#extra + 1], extra[#extra + 2] = 'trace', f.trace end
+  return unpack(extra)
+end
+
 function verbs.dead(s, fields)
   local f = {}
   for i = 1, #fields, 2 do f[fields[i]] = fields[i + 1] end
@@ -149,8 +156,7 @@ function verbs.dead(s, fields)
   end
   redis.call('XADD', dead, '*', 'key', f.key or '', 'reason', s.detail, 'error', s.error,
     'status', s.status == '-' and '' or s.status, 'attempts', s.attempts, 'deliveries', s.deliveries,
-    'first_at', f.first_at or now, 'died_at', now, 'alert', f.alert or '',
-    unpack(f.object and { 'object', f.object } or {}))
+    'first_at', f.first_at or now, 'died_at', now, 'alert', f.alert or '', optional(f))
   if s.owns then remember(s, 'dead', '0') end
   remove(s)
   if not f.key then count('accepted') end

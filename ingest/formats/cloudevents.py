@@ -1,19 +1,22 @@
 """CloudEvents 1.0 over HTTP: structured, a batch, or binary, where attributes are headers. Pure.
 
 An event says itself what makes it the same: source and id are its key, source and subject (or type) its
-incident. Its data become annotations; `severity`, `status` and `summary` in it are the alert's.
+incident. Its data become annotations; `severity`, `status` and `summary` in it are the alert's. Its extension
+`traceparent` is its trace.
 """
 
 from __future__ import annotations
 
 import base64
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import Any
 from urllib.parse import unquote
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, structs
 from multidict import MultiMapping
 
+from common import trace
 from common.alert import Alert, Status
 from ingest import identity
 from ingest.event import Event, Source
@@ -38,6 +41,8 @@ class Item(Struct):
     time: str | None = None
     data: msgspec.Raw = msgspec.Raw()
     data_base64: str | None = None
+    traceparent: Any = None  # what is none is left out, and no fault
+    tracestate: Any = None
 
 
 _item = msgspec.json.Decoder(Item).decode
@@ -51,8 +56,9 @@ def reader(headers: MultiMapping[str]) -> Reader:
     media = (content_type or "").partition(";")[0].strip().lower()
     if "ce-specversion" in headers and not media.startswith("application/cloudevents"):
         attributes = {name: _header(headers, name) for name in ATTRIBUTES}
+        context = _context(headers.getall("ce-traceparent", ()), headers.getall("ce-tracestate", ()))
         return lambda body, now, limit: bodies.single(
-            body, limit, lambda data: _binary(attributes, media, data, now)
+            body, limit, lambda data: _traced(_binary(attributes, media, data, now), context)
         )
     kind = bodies.kind(content_type)
     return lambda body, now, limit: bodies.items(body, kind, limit, lambda item: _structured(item, now))
@@ -78,9 +84,22 @@ def _header(headers: MultiMapping[str], name: str) -> str | None:
 def _structured(item: bytes, now: int) -> Event:
     told = _item(item)
     attributes = {name: getattr(told, name) for name in ATTRIBUTES}
+    context = _context([told.traceparent], [told.tracestate])
     if told.data_base64 is not None:
-        return _event(attributes, {}, {"data_base64": told.data_base64}, now)
-    return _with_json(attributes, bytes(told.data), now)
+        event = _event(attributes, {}, {"data_base64": told.data_base64}, now)
+    else:
+        event = _with_json(attributes, bytes(told.data), now)
+    return _traced(event, context)
+
+
+def _context(parents: Sequence[Any], states: Sequence[Any]) -> str | None:
+    """The event's own trace: its extension `traceparent`."""
+    given = [parent for parent in parents if isinstance(parent, str)]
+    return trace.context(given, [state for state in states if isinstance(state, str)]) if given else None
+
+
+def _traced(event: Event, context: str | None) -> Event:
+    return event if context is None else structs.replace(event, trace=context)
 
 
 def _binary(attributes: Mapping[str, str | None], media: str, data: bytes, now: int) -> Event:

@@ -116,6 +116,7 @@ for _, letter in ipairs(letters) do
     'replay_of', letter.id }
   if want.force then entry[11], entry[12] = 'force', '1' end
   if f.object then entry[#entry + 1], entry[#entry + 2] = 'object', f.object end
+  if f.trace then entry[#entry + 1], entry[#entry + 2] = 'trace', f.trace end
   redis.call('XADD', stream, '*', unpack(entry))
   redis.call('HINCRBY', ledger, 'replayed', 1)
   redis.call('XDEL', dead, letter.id)

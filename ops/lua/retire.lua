@@ -49,13 +49,19 @@ local function remember(record, id)
     .. ' ' .. now .. ' 0 ' .. rest, 'KEEPTTL')
 end
 
+local function optional(f)
+  local extra = f.object and { 'object', f.object } or {}
+  if f.trace then extra[#extra + 1], extra[#extra + 2] = 'trace', f.trace end
+  return unpack(extra)
+end
+
 local function bury(record, id, fields, deliveries)
   local f = {}
   for i = 1, #fields, 2 do f[fields[i]] = fields[i + 1] end
   redis.call('XADD', dead, '*', 'key', f.key or '', 'reason', f.reason or 'removed', 'error', f.error or '',
     'status', f.status ~= '-' and f.status or '', 'attempts', f.attempt or '0', 'deliveries', deliveries,
     'first_at', f.first_at or now, 'died_at', now, 'alert', f.alert or table.concat(fields, ' '),
-    unpack(f.object and { 'object', f.object } or {}))
+    optional(f))
   remember(record, id)
   if not f.key then redis.call('HINCRBY', ledger, 'accepted', 1) end
   redis.call('HINCRBY', ledger, 'died', 1)

@@ -50,7 +50,7 @@ NO_LOOK: Change = ("if open and #redis.call('XRANGE', stream, id, id) == 0 then"
 LISTED_TOO_EARLY: Change = (
     "    local code = nil\n",
     """    local code = nil
-    if nth > plain then redis.call('SADD', objects, ARGV[4 + 3 * alerts + nth - plain]) end
+    if nth > plain then redis.call('SADD', objects, ARGV[5 + 3 * alerts + nth - plain]) end
 """,
 )
 LOOK_AGAIN_WRITES: Change = (
@@ -149,7 +149,7 @@ PLANTED: dict[str, tuple[ModuleType, list[Change]]] = {
     ),
     "dead letter without its object": (
         SETTLE,
-        [("unpack(f.object and { 'object', f.object } or {})", "unpack({})")],
+        [("local extra = f.object and { 'object', f.object } or {}", "local extra = {}")],
     ),
 }
 
