@@ -20,13 +20,14 @@ from ingest.route import Router
 
 NAMESPACE = "bench"
 CHUNK = 2000  # alerts appended at once
+ROOMY = Queue(max_depth=10_000_000)
 
 
-async def fill(redis: Redis, server: Server, progress: Progress, alerts: int) -> None:
+async def fill(redis: Redis, server: Server, progress: Progress, alerts: int, queue: Queue = ROOMY) -> None:
     """Append so many alerts for `sink`."""
     settings = Settings(
         redis=replace(server.section, namespace=NAMESPACE),
-        queue=Queue(max_depth=10_000_000),
+        queue=queue,
         destinations=[Destination(name="sink", type="discard")],
     )
     appender = Appender(redis, settings, Router(settings), cluster=False)

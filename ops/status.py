@@ -49,7 +49,7 @@ def status(config: str | None, watch: bool, as_json: bool) -> None:
     if as_json:
         options.print_json(document(settings, seen))
     else:
-        Console(highlight=False).print(tables.status(seen, _title(settings)))
+        Console(highlight=False).print(tables.status(seen, title(settings)))
 
 
 async def look(redis: Redis, settings: Settings) -> list[Seen]:
@@ -89,9 +89,9 @@ def _live(settings: Settings) -> Iterator[Show]:
     console = Console(highlight=False)
 
     def made(seen: Sequence[Seen], fault: str) -> RenderableType:
-        title = f"{_title(settings)}, {time.strftime('%H:%M:%S')}"
+        head = f"{title(settings)}, {time.strftime('%H:%M:%S')}"
         trouble = [Text(fault, "bold red")] if fault else []
-        return Group(*trouble, *([tables.status(seen, title)] if seen else []))
+        return Group(*trouble, *([tables.status(seen, head)] if seen else []))
 
     if console.is_terminal:
         with Live(console=console, auto_refresh=False) as live:
@@ -106,7 +106,7 @@ async def _watch(redis: Redis, settings: Settings, show: Show) -> None:
     seen: list[Seen] = []
     while True:
         try:
-            seen = [_rated(each, before) for each in await look(redis, settings)]
+            seen = [rated(each, before) for each in await look(redis, settings)]
         except RedisError as fault:
             show(seen, connect.describe(fault, settings.redis.url))
         else:
@@ -115,7 +115,7 @@ async def _watch(redis: Redis, settings: Settings, show: Show) -> None:
         await asyncio.sleep(EVERY)
 
 
-def _rated(seen: Seen, before: dict[str, Snapshot]) -> Seen:
+def rated(seen: Seen, before: dict[str, Snapshot]) -> Seen:
     """With the deliveries per second since the look before."""
     one = seen.snapshot
     earlier = before.get(one.destination, one)
@@ -124,5 +124,6 @@ def _rated(seen: Seen, before: dict[str, Snapshot]) -> Seen:
     return Seen(one, seen.removed, done / passed if passed > 0 else 0.0)
 
 
-def _title(settings: Settings) -> str:
+def title(settings: Settings) -> str:
+    """Which server and namespace it is."""
     return f"{connect.masked(settings.redis.url)}, namespace {settings.redis.namespace}"

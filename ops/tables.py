@@ -200,7 +200,9 @@ def _gate(one: Snapshot) -> str:
     since = f" since {moment(int(gate['opened_at']))}" if gate.get("opened_at", "").isdigit() else ""
     until = f" until {moment(int(gate['until']))}" if gate.get("until", "").isdigit() else ""
     why = f" ({plain(gate['reason'])})" if gate.get("reason") else ""
-    return f"{one.destination} is {plain(gate['state'])}{since}{until}{why}: nothing is sent, max_age counts"
+    state = plain(gate["state"])
+    told = state if state in ("paused", "gone") else f"closed ({state})"
+    return f"{one.destination} is {told}{since}{until}{why}: nothing is sent, max_age counts"
 
 
 def _oldest(one: Snapshot) -> float | None:
