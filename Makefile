@@ -4,14 +4,14 @@ BIN := .venv/bin
 READY := .venv/ready
 LOCK_TOOLS := build/lock-tools
 
-.PHONY: up test lint types lock bench chaos clean
+.PHONY: up test lint types kubectl lock bench chaos clean
 .DELETE_ON_ERROR:
 
 # Everything on one machine, until Ctrl-C. It ends with this make, even when make is killed.
 up: $(READY)
 	@exec $(BIN)/redispatch up --with-parent $$PPID
 
-test: lint types
+test: lint types kubectl
 	$(BIN)/pytest --numprocesses 3
 
 lint: $(READY)
@@ -20,6 +20,10 @@ lint: $(READY)
 
 types: $(READY)
 	$(BIN)/mypy
+
+# What renders k8s/ for its checks, from the index where the machine has none.
+kubectl: $(READY)
+	$(BIN)/python -m k8s.check.bring
 
 bench: $(READY)
 	$(BIN)/python -m benchmarks.bench

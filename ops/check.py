@@ -6,7 +6,7 @@ Takes the file's path; prints every fault, or every warning and a one-line summa
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path as FilePath
 from typing import TextIO, TypeAlias
 
@@ -61,14 +61,18 @@ def check(
     return 1 if found.faults else 0
 
 
-def examine(path: str | None, maxmemory: Callable[[Settings], int | None]) -> Findings:
-    """The same as a value.
+def examine(
+    path: str | None,
+    maxmemory: Callable[[Settings], int | None] = lambda settings: None,
+    environ: Mapping[str, str] | None = None,
+) -> Findings:
+    """The same as a value; `environ`: in another environment than this one.
 
     Routes that leave some alerts without a destination are wrong here, although the services start: ingest
     refuses such alerts with 400, so that none goes nowhere in silence.
     """
     try:
-        loaded = load_with_places(path, kinds=kinds)
+        loaded = load_with_places(path, environ, kinds)
     except ConfigError as error:
         many = _count(len(error.faults), "fault")
         return Findings(faults=error.faults, summary=f"{many}, nothing would start")
