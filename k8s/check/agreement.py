@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from itertools import chain
 from urllib.parse import urlsplit
 
-from common import __version__
+from common import __version__, log, redis_url
 from common.http import PROBES
 from common.references import PREFIX
 from common.service import PATIENCE
@@ -28,6 +28,7 @@ from k8s.check.staged import CONFIG, Outcome, load_as, stage
 OURS = "redispatch"
 SERVICES = ("ingest", "dispatcher", "console")
 UID = 65532  # the image's
+_NO_SETTINGS = (CONFIG, log.STYLE, log.LEVEL, log.RATE)
 HEALTHZ, READYZ, _ = PROBES
 _LABEL, _COMPONENT, _VERSION = (f"app.kubernetes.io/{word}" for word in ("name", "component", "version"))
 _SPARE = 5.0  # seconds between the end of a drain and SIGKILL
@@ -257,9 +258,18 @@ def _ways(ours: Ours) -> Said:
 
 
 def _redis(ours: Ours) -> Iterator[str]:
-    parts = urlsplit(ours.settings.redis.url) if ours.settings is not None else None
-    host, port = (parts.hostname or "", parts.port or 6379) if parts is not None else ("", 0)
-    if "." in host:
+    url = redis_url.parse(ours.settings.redis.url) if ours.settings is not None else None
+    nodes = list(url.nodes) if url is not None else []
+    if url is not None and not nodes:
+        parts = urlsplit(url.plain)
+        nodes = [Address(parts.hostname, parts.port or 6379)] if parts.hostname else []
+    for node in nodes:
+        yield from _server(ours, node.host, node.port)
+
+
+def _server(ours: Ours, host: str, port: int) -> Iterator[str]:
+    """Redis, or a sentinel; a name without a dot is a Service beside it."""
+    if "." in host or ":" in host:
         if not any(ways(ours.bundle, ours.pod, "Egress", port)):
             yield f"no NetworkPolicy lets it reach Redis at port {port}"
         return
