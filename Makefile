@@ -3,8 +3,12 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/ready
 LOCK_TOOLS := build/lock-tools
+PIP_COMPILE := $(LOCK_TOOLS)/bin/pip-compile --quiet --generate-hashes --allow-unsafe --strip-extras --no-header \
+	--no-annotate --no-emit-index-url --no-emit-find-links --no-emit-trusted-host
 
-.PHONY: up test lint types kubectl lock bench chaos clean
+ENGINE ?= docker
+
+.PHONY: up test lint types kubectl lock image bench chaos clean
 .DELETE_ON_ERROR:
 
 # Everything on one machine, until Ctrl-C. It ends with this make, even when make is killed.
@@ -40,13 +44,22 @@ $(READY): requirements.lock pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@touch $@
 
-# Exact versions with hashes of every file, and no address, so that any index will do.
+# Exact versions with hashes of every file, and no address, so that any index will do: of everything, and from that of
+# what runs in the image, and of what builds the wheel for it.
 lock:
 	$(PYTHON) -m venv $(LOCK_TOOLS)
 	$(LOCK_TOOLS)/bin/python -m pip install --quiet --disable-pip-version-check pip-tools
-	$(LOCK_TOOLS)/bin/pip-compile --quiet --all-extras --generate-hashes --allow-unsafe --strip-extras \
-		--no-header --no-annotate --no-emit-index-url --no-emit-find-links --no-emit-trusted-host \
-		--output-file requirements.lock pyproject.toml requirements.in
+	$(PIP_COMPILE) --all-extras --output-file requirements.lock pyproject.toml requirements.in
+	grep async-timeout requirements.in | $(PIP_COMPILE) --extra agent --extra apprise --constraint requirements.lock \
+		--output-file requirements-image.lock pyproject.toml -
+	$(PIP_COMPILE) --only-build-deps --build-deps-for wheel --constraint requirements.lock \
+		--output-file requirements-build.lock pyproject.toml
+
+# The image, named after the version; ENGINE=podman for another builder.
+image:
+	version=$$(sed -n 's/^__version__ = "\(.*\)"/\1/p' common/__init__.py) && \
+	revision=$$(git rev-parse HEAD) && \
+	$(ENGINE) build --build-arg VERSION=$$version --build-arg REVISION=$$revision --tag redispatch:$$version .
 
 # What was made from the sources; never ./data, which holds alerts.
 clean:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 
+import common.early  # noqa: F401 - first: it does its work by being imported
 from common import service
 from dispatcher.destinations import kinds
 from dispatcher.serve import run

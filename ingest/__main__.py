@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from functools import partial
 
+import common.early  # noqa: F401 - first: it does its work by being imported
 from common import log, service
 from common.http import CannotListen
 from common.reserve import Reserved

@@ -10,7 +10,7 @@ ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
 PACKAGES = ("common", "ingest", "dispatcher", "ops")
 _SUFFIXES = {".py", ".lua", ".md", ".yaml", ".toml", ".in", ".lock", ""}
-_TOP = (*PACKAGES, "benchmarks", "docs", "tests", ".ci", "k8s", "grafana")
+_TOP = (*PACKAGES, "benchmarks", "docs", "tests", ".ci", "k8s", "grafana", "compose")
 
 
 def files() -> Iterator[Path]:

@@ -23,6 +23,7 @@ UNSAFE = ("no_aof", "eviction", "second_group")
 FORBIDDEN = {
     "a promise that nobody can keep": re.compile("exactly[ -]" + "once", re.IGNORECASE),
     "a place on somebody's machine": re.compile(r"(?<![\w.])/(?:work|root|home|Users)/\w"),
+    "a conflict that nobody resolved": re.compile("^(<{7}|>{7}) ", re.MULTILINE),
     "an address of a package index": re.compile(r"\b(?:files\.python" + r"hosted|py" + r"pi)\.org\b"),
 }
 # Paragraphs of the glossary by their beginning, and the words that each explains.
