@@ -17,9 +17,9 @@ from functools import partial
 import uvloop
 from msgspec import structs
 from redis.asyncio import Redis
-from redis.exceptions import RedisError
+from redis.exceptions import NoPermissionError, RedisError
 
-from common import connect, log
+from common import connect, log, rights
 from common.config import ConfigError, Loaded, load_with_places
 from common.http import CannotListen
 from common.kinds import Kinds
@@ -111,20 +111,35 @@ async def _until_told(settings: Settings, serve: Serve, watch: Watch, hurry: asy
 
 
 async def reach(
-    redis: Redis, settings: Settings, stop: asyncio.Event, *, durability: str = "written"
+    redis: Redis, settings: Settings, stop: asyncio.Event, role: str, *, durability: str = "written"
 ) -> connect.Server | None:
-    """What Redis is, once it answers; None when told to stop first. Raises Unstartable."""
+    """What Redis is, once it answers; None when told to stop first. Raises Unstartable.
+
+    `role` says what its user has to be allowed there (`rights`).
+    """
     deadline = asyncio.get_running_loop().time() + PATIENCE
     while not stop.is_set():
         try:
-            return await connect.inspect(redis, settings.redis, durability)
-        except connect.Unusable as fault:
+            server = await connect.inspect(redis, settings.redis, durability)
+            await _allowed(redis, settings, role, durability)
+            return server
+        except (connect.Unusable, NoPermissionError) as fault:
             raise Unstartable(str(fault)) from fault
         except RedisError as fault:
             if asyncio.get_running_loop().time() > deadline:
                 raise Unstartable(connect.describe(fault, settings.redis.url)) from fault
         await either(stop, PAUSE)
     return None
+
+
+async def _allowed(redis: Redis, settings: Settings, role: str, durability: str) -> None:
+    section = settings.redis
+    lacking = await rights.missing(redis, rights.ROLES[role], section.namespace, durability)
+    if lacking:
+        raise Unstartable(
+            f"the user of {connect.masked(section.url)} lacks {', '.join(lacking)}: "
+            f"docs/acl.md shows what {role} needs"
+        )
 
 
 def calm_collector() -> None:

@@ -159,7 +159,9 @@ async def run(settings: Settings, stop: asyncio.Event, watch: Watch) -> None:
     server = await service.listen()
     log.info("listening", address=server.address)
     try:
-        redis = await reach(service.redis, settings, stop)
+        goes_on = any(destination.follow_ups for destination in settings.destinations)
+        durability = settings.ingest.durability if goes_on else "written"
+        redis = await reach(service.redis, settings, stop, "dispatcher", durability=durability)
         if redis is not None:
             await service.work(redis, watch)
     finally:

@@ -22,7 +22,7 @@ from common.reload import RESTART
 from common.settings import Destination, Settings
 from common.units import Duration
 from dispatcher.destinations import kinds
-from docs import command_page, protocol_pages
+from docs import acl_page, command_page, protocol_pages
 
 _HEAD = """\
 # Settings
@@ -189,6 +189,7 @@ DOCUMENTS: dict[str, Callable[[], str]] = {
     "scripts.md": protocol_pages.scripts,
     "metrics.md": protocol_pages.metrics,
     "commands.md": command_page.commands,
+    "acl.md": acl_page.page,
 }
 
 

@@ -85,7 +85,7 @@ class Service:
 
     async def reach_redis(self, stop: asyncio.Event) -> None:
         """Until Redis answers or `stop` is set. Raises Unstartable."""
-        server = await reach(self._redis, self._settings, stop, durability=self._durability)
+        server = await reach(self._redis, self._settings, stop, "ingest", durability=self._durability)
         if server is not None:
             self._begin(server)
 

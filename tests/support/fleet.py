@@ -27,6 +27,7 @@ from common.snapshot import Snapshot, snapshot
 from common.units import Duration
 from tests.support.processes import Process, Processes
 from tests.support.receiver import Receiver
+from tests.support.servers import Server, as_user
 
 DEADLINE = 20.0
 LOOK = 0.01  # between two looks at a value that nobody announces
@@ -142,13 +143,18 @@ class Fleet:
 
     async def ingest(self, ready: bool = True, env: Mapping[str, str] | None = None) -> Running:
         """`python -m ingest`, once it has seen Redis."""
-        process = await self.processes.ingest(self.config(), env)
+        process = await self.processes.ingest(self.config(), self._environ("ingest", env))
         return await self.listening(process, "redis_seen" if ready else None)
 
     async def dispatcher(self, ready: bool = True, env: Mapping[str, str] | None = None) -> Running:
         """`python -m dispatcher`, once it delivers."""
-        process = await self.processes.dispatcher(self.config(), env)
+        process = await self.processes.dispatcher(self.config(), self._environ("dispatcher", env))
         return await self.listening(process, "delivering" if ready else None)
+
+    def _environ(self, role: str, env: Mapping[str, str] | None) -> dict[str, str]:
+        """With the service's own user of the server, unless the address has one already."""
+        url = self.url if "@" in self.url else as_user(self.url, role)
+        return {"REDISPATCH_REDIS_URL": url, **(env or {})}
 
     async def both(self) -> tuple[Running, Running]:
         """One of each."""

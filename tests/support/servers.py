@@ -22,12 +22,14 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
+from common import rights
 from common.follow import follower
 from ops import embedded
 
 Kind = Literal["valkey", "redis", "cluster"]
 KINDS: tuple[Kind, ...] = ("valkey", "redis", "cluster")
 one_kind = pytest.mark.parametrize("server", ["valkey"], indirect=True)  # for `server` and `redis`
+PASSWORD = "sesame"
 PATIENCE = 20.0  # seconds; a server that is not up by then never will be
 
 
@@ -45,6 +47,11 @@ def free_port() -> int:
             except OSError:  # taken, or was a moment ago
                 continue
         return port
+
+
+def as_user(url: str, role: str) -> str:
+    """The address with a role's user in it."""
+    return url.replace("://", f"://{role}:{PASSWORD}@", 1)
 
 
 def binary(kind: Kind) -> str:
@@ -83,6 +90,10 @@ class Server:
     def unix_url(self) -> str:
         """For a client over the unix socket."""
         return f"unix://{self.socket}"
+
+    def url_of(self, role: str) -> str:
+        """For a client with the rights of a role, as docs/acl.md gives them."""
+        return as_user(self.url, role)
 
     @property
     def pid(self) -> int:
@@ -172,10 +183,17 @@ class Server:
         deadline = time.monotonic() + PATIENCE
         while time.monotonic() < deadline and self.pid:
             if self._answers():
+                self._let_in()
                 return True
             time.sleep(0.005)
         self.kill()
         return False
+
+    def _let_in(self) -> None:
+        """A user for each role, of the namespace that tests use."""
+        for name, role in rights.ROLES.items():
+            more = ["+wait", *(["+waitaof"] if self.kind != "redis" else [])]
+            self.cli("ACL", "SETUSER", name, "on", f">{PASSWORD}", *rights.rules(role, "redispatch"), *more)
 
     def _answers(self) -> bool:
         try:
