@@ -63,7 +63,8 @@ ROLES = {
     "operator": Role(
         scripts=(
             "common/snapshot",
-            *(f"ops/{name}" for name in ("list", "replay", "discard", "accept", "pause", "resume", "retire")),
+            *(f"ops/{name}" for name in ("list", "show", "stats", "ledger", "replay", "discard", "accept")),
+            *(f"ops/{name}" for name in ("pause", "resume", "retire")),
         ),
         commands=(*_ALWAYS, "TIME", "SMEMBERS", "XRANGE", "XREVRANGE", "XLEN", "ZRANGE"),
         writes=("stream", "retry", "record", "dead", "gate", "ledger", "objects"),

@@ -19,8 +19,11 @@ SERVICES = ("ingest", "dispatcher")
 
 async def start(fleet: Fleet) -> list[Process]:
     """Both services, whatever becomes of them."""
-    config = fleet.config()
-    return [await fleet.processes.ingest(config), await fleet.processes.dispatcher(config)]
+    config, started = fleet.config(), fleet.processes
+    return [
+        await started.ingest(config, fleet.environ("ingest", None)),
+        await started.dispatcher(config, fleet.environ("dispatcher", None)),
+    ]
 
 
 async def complaints(processes: list[Process]) -> list[str]:
@@ -122,13 +125,23 @@ async def test_redis_that_comes_later(fleets: Fleets, new_server: Callable[..., 
     await fleet.settled()
 
 
+async def test_a_user_that_lacks_something(fleets: Fleets, new_server: Callable[..., Server]) -> None:
+    server = new_server()
+    for name in ("ingest", "dispatcher"):
+        server.cli("ACL", "SETUSER", name, "-xadd", "-xlen")
+    fleet = await fleets(server)
+    for name, told in zip(("ingest", "dispatcher"), await complaints(await start(fleet)), strict=True):
+        assert f"redis://{name}:***@" in told
+        assert told.endswith(f"lacks XADD, XLEN: docs/acl.md shows what {name} needs")
+
+
 @pytest.mark.parametrize("password", ["", ":wrong@"], ids=["no password", "a wrong password"])
 async def test_a_password_that_is_refused(
     fleets: Fleets, new_server: Callable[..., Server], password: str
 ) -> None:
     server = new_server()
     server.cli("ACL", "SETUSER", "default", ">right")
-    fleet = await fleets(server, through=server.url.replace("//", f"//{password}"))
+    fleet = await fleets(server, through=server.url.replace("//", f"//{password}").removesuffix("/0"))
     for told in await complaints(await start(fleet)):
         assert "refuses user or password" in told
         assert "REDISPATCH_REDIS_URL" in told

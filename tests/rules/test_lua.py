@@ -62,7 +62,7 @@ def test_every_key_is_declared(name: str) -> None:
     text = FILES[name].read_text("utf-8")
     known = lua.out_of_keys(text)
     calls = [call for call in lua.calls(text) if call.command not in lua.KEYLESS]
-    assert calls
+    assert calls or name == "rights"  # which only asks what may be called
     assert [call for call in calls if not lua.is_key(call.key, known)] == []
 
 

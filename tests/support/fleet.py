@@ -143,18 +143,19 @@ class Fleet:
 
     async def ingest(self, ready: bool = True, env: Mapping[str, str] | None = None) -> Running:
         """`python -m ingest`, once it has seen Redis."""
-        process = await self.processes.ingest(self.config(), self._environ("ingest", env))
+        process = await self.processes.ingest(self.config(), self.environ("ingest", env))
         return await self.listening(process, "redis_seen" if ready else None)
 
     async def dispatcher(self, ready: bool = True, env: Mapping[str, str] | None = None) -> Running:
         """`python -m dispatcher`, once it delivers."""
-        process = await self.processes.dispatcher(self.config(), self._environ("dispatcher", env))
+        process = await self.processes.dispatcher(self.config(), self.environ("dispatcher", env))
         return await self.listening(process, "delivering" if ready else None)
 
-    def _environ(self, role: str, env: Mapping[str, str] | None) -> dict[str, str]:
-        """With the service's own user of the server, unless the address has one already."""
-        url = self.url if "@" in self.url else as_user(self.url, role)
-        return {"REDISPATCH_REDIS_URL": url, **(env or {})}
+    def environ(self, role: str, env: Mapping[str, str] | None) -> dict[str, str]:
+        """With the service's own user of the server, unless the test chose another address."""
+        plain = isinstance(self.server, Server) and self.url == self.server.url
+        own = {"REDISPATCH_REDIS_URL": as_user(self.url, role)} if plain else {}
+        return {**own, **(env or {})}
 
     async def both(self) -> tuple[Running, Running]:
         """One of each."""

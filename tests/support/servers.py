@@ -183,13 +183,13 @@ class Server:
         deadline = time.monotonic() + PATIENCE
         while time.monotonic() < deadline and self.pid:
             if self._answers():
-                self._let_in()
+                self.let_in()
                 return True
             time.sleep(0.005)
         self.kill()
         return False
 
-    def _let_in(self) -> None:
+    def let_in(self) -> None:
         """A user for each role, of the namespace that tests use."""
         for name, role in rights.ROLES.items():
             more = ["+wait", *(["+waitaof"] if self.kind != "redis" else [])]
@@ -232,6 +232,7 @@ class Pool:
                 server.cli("CONFIG", "SET", name, config[name])
         server.cli("CLIENT", "UNPAUSE")
         server.cli("CLIENT", "KILL", "TYPE", "normal")
+        server.let_in()
         server.cli("FLUSHALL")
         server.cli("SCRIPT", "FLUSH")
         return server
