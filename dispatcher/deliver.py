@@ -15,7 +15,6 @@ from typing import cast
 
 from msgspec.structs import replace
 
-from common import trace
 from common.log import Log
 from common.outcomes import Dead, Delivered, Outcome, OutcomeKind, Settlement
 from common.policy import Policy
@@ -28,6 +27,7 @@ from dispatcher.follow_up import FollowUp
 from dispatcher.gather import Member
 from dispatcher.replica import Replica
 from dispatcher.settling import Attempt, Settling
+from dispatcher.spans import Attempted, Spans
 from dispatcher.tell import Teller
 from dispatcher.trouble import Trouble
 
@@ -50,6 +50,7 @@ class Deliverer:
         self._policy = policy
         self._post = post
         self._kind = make(destination) if replica.sink is None else replica.sink(destination)
+        self._spans = Spans(destination.name, replica.consumer, replica.telemetry)
         self.teller = Teller(destination.name, replica.consumer)
         self._follow_up = FollowUp(replica, destination, trouble)
         self._attempts: set[asyncio.Task[None]] = set()
@@ -57,33 +58,39 @@ class Deliverer:
     def deliver(self, entry: Entry, delivery: Delivery) -> None:
         """Begin the attempt."""
         started = perf_counter()
+        sent, span = delivery, None
+        if delivery.trace is not None or self._spans.telemetry is not None:
+            (sent,), span = self._spans.begin((delivery,))
         try:
-            outcome = self._kind.deliver(_sent(delivery))
+            outcome = self._kind.deliver(sent)
             if isinstance(outcome, Outcome):
                 outcome = checked(outcome)
         except Exception as bug:  # noqa: BLE001 - a bug in a kind of destination must not stop the others
             outcome = self._broke(delivery, bug)
         if isinstance(outcome, Outcome):
-            self._finish(entry, delivery, outcome, perf_counter() - started)
+            self._finish(entry, delivery, outcome, perf_counter() - started, span)
         else:
-            self._go_on(self._wait_for(entry, delivery, outcome, started))
+            self._go_on(self._wait_for(entry, delivery, outcome, started, span))
 
     async def attempt(self, members: Sequence[Member]) -> None:
         """One attempt for all of them together; returns when it has ended."""
         started = perf_counter()
         entry, delivery = members[0]
+        sent, span = self._spans.begin([each for _, each in members])
         try:
             if len(members) == 1:
-                outcome = self._kind.deliver(_sent(delivery))
+                outcome = self._kind.deliver(sent[0])
             else:
-                outcome = cast(Batching, self._kind).deliver_batch(_together(members))
+                outcome = cast(Batching, self._kind).deliver_batch(sent)
             told = checked(outcome if isinstance(outcome, Outcome) else await outcome)
         except Exception as bug:  # noqa: BLE001 - the same
             told = self._broke(delivery, bug)
         seconds = perf_counter() - started
         if len(members) == 1:
-            self._finish(entry, delivery, told, seconds)
+            self._finish(entry, delivery, told, seconds, span)
             return
+        if span is not None:
+            span.end(told)
         for place, (entry, delivery) in enumerate(members):
             self._decide(entry, delivery, told, seconds, members=len(members), shared=place > 0)
 
@@ -115,19 +122,28 @@ class Deliverer:
         task.add_done_callback(self._attempts.discard)
 
     async def _wait_for(
-        self, entry: Entry, delivery: Delivery, outcome: Awaitable[Outcome], started: float
+        self,
+        entry: Entry,
+        delivery: Delivery,
+        outcome: Awaitable[Outcome],
+        started: float,
+        span: Attempted | None,
     ) -> None:
         try:
             told = checked(await outcome)
         except Exception as bug:  # noqa: BLE001 - the same
             told = self._broke(delivery, bug)
-        self._finish(entry, delivery, told, perf_counter() - started)
+        self._finish(entry, delivery, told, perf_counter() - started, span)
 
     def _broke(self, delivery: Delivery, bug: Exception) -> Outcome:
         self.teller.broke(delivery, bug)
         return Outcome(OutcomeKind.FAILED, error=f"internal: {type(bug).__name__}")
 
-    def _finish(self, entry: Entry, delivery: Delivery, outcome: Outcome, seconds: float) -> None:
+    def _finish(
+        self, entry: Entry, delivery: Delivery, outcome: Outcome, seconds: float, span: Attempted | None
+    ) -> None:
+        if span is not None:
+            span.end(outcome)
         if outcome.then is None:
             self._decide(entry, delivery, outcome, seconds)
         else:
@@ -207,15 +223,3 @@ class Deliverer:
         closes = asked_for(outcome.retry_after, cap) if is_patient(outcome, throttles, self._policy) else 0.0
         attempt = Attempt(outcome.kind, seconds, throttles, closes, shared)
         self.conclude(Settling(entry, delivery, decision, True, attempt))
-
-
-def _sent(delivery: Delivery) -> Delivery:
-    """As its destination sees it: its trace has a span for this attempt."""
-    return delivery if delivery.trace is None else replace(delivery, trace=trace.child(delivery.trace))
-
-
-def _together(members: Sequence[Member]) -> list[Delivery]:
-    """The same for one request: with the trace that all of them are of, or none."""
-    context = trace.shared(delivery.trace for _, delivery in members)
-    sent = None if context is None else trace.child(context)
-    return [delivery if delivery.trace == sent else replace(delivery, trace=sent) for _, delivery in members]

@@ -8,6 +8,7 @@ import secrets
 import socket
 import time
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from redis.asyncio import Redis
@@ -17,6 +18,9 @@ from common.settings import Destination, Settings
 from dispatcher.destinations.base import DestinationType
 from dispatcher.metrics import Metrics
 from dispatcher.quarantine import Quarantine
+
+if TYPE_CHECKING:
+    from common.otel import Telemetry
 
 
 def consumer_name() -> str:
@@ -79,6 +83,7 @@ class Replica(Struct):
     pulse: Pulse
     stopping: asyncio.Event
     tasks: asyncio.TaskGroup  # a bug in one ends the process
+    telemetry: Telemetry | None = None
     sink: Callable[[Destination], DestinationType] | None = None  # where canaries end; None: where they say
 
     async def pause(self, seconds: float) -> None:

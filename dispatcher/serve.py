@@ -7,11 +7,11 @@ waits for what was sent up to `drain_timeout`, and leaves the group. Raises Unst
 from __future__ import annotations
 
 import asyncio
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from msgspec import structs
 
-from common import connect
+from common import connect, telemetry
 from common.canary import beside, canaries
 from common.http import Server, Site, serve
 from common.log import Log
@@ -27,6 +27,9 @@ from dispatcher.quarantine import Quarantine
 from dispatcher.replica import Clock, Pulse, Replica, consumer_name
 from dispatcher.sweep import Sweeper
 
+if TYPE_CHECKING:
+    from common.otel import Telemetry
+
 LONGEST_BLOCK = 1.0  # seconds that the bell waits in one call
 
 Made: TypeAlias = tuple[dict[str, Life], dict[str, Life]]  # lanes of destinations, and of canaries
@@ -41,7 +44,7 @@ class _Drained(Exception):
 class Service:
     """The parts of one process."""
 
-    def __init__(self, settings: Settings, stop: asyncio.Event) -> None:
+    def __init__(self, settings: Settings, stop: asyncio.Event, spans: Telemetry | None = None) -> None:
         self._settings = settings
         self._stop = stop
         self.redis = connect.client(settings.redis)
@@ -59,10 +62,12 @@ class Service:
             pulse=Pulse(settings.dispatcher.visibility_timeout),
             stopping=stop,
             tasks=self._tasks,
+            telemetry=spans,
         )
         self._lanes = Lanes(self._replica)
         self._canary_figures = canary.Figures(self._metrics.registry)
-        self._canaries = Lanes(structs.replace(self._replica, metrics=self._canary_figures, sink=self._sink))
+        apart = structs.replace(self._replica, metrics=self._canary_figures, sink=self._sink, telemetry=None)
+        self._canaries = Lanes(apart)
         self._made: Made = {}, {}
         self._seen = False
 
@@ -151,7 +156,8 @@ def _patience(settings: Settings) -> float:
 
 async def run(settings: Settings, stop: asyncio.Event, watch: Watch) -> None:
     """Serve until `stop` is set. Raises Unstartable and CannotListen."""
-    service = Service(settings, stop)
+    spans = telemetry.begin("dispatcher")
+    service = Service(settings, stop, spans)
     try:
         await service.make()
     except Refused as fault:
@@ -167,3 +173,5 @@ async def run(settings: Settings, stop: asyncio.Event, watch: Watch) -> None:
     finally:
         await server.close(0)
         await service.close()
+        if spans is not None:
+            await spans.close()

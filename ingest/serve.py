@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from redis.asyncio import Redis
 
-from common import connect
+from common import connect, telemetry, trace
 from common.canary import canaries
 from common.http import PROBES, CannotListen, Handler, Problem, Request, Site, serve
 from common.log import Log
@@ -34,8 +34,12 @@ from ingest.receive import Receiver
 from ingest.refuse import refuse
 from ingest.route import Router
 from ingest.senders import Sender, Senders
+from ingest.spans import Spanned, spanned
 from ingest.spend import Spender
 from ingest.tls import Certificates, TlsFault
+
+if TYPE_CHECKING:
+    from common.otel import Telemetry
 
 PATHS = (*operations.PATHS, *PROBES)  # also the label `route` of metrics
 QUIET = 5.0  # seconds between two log lines about Redis
@@ -57,8 +61,9 @@ class _Absent:
 class Service:
     """The parts of one process, and in which state they are."""
 
-    def __init__(self, settings: Settings, row: Row | None = None) -> None:
+    def __init__(self, settings: Settings, row: Row | None = None, spans: Telemetry | None = None) -> None:
         self._settings = settings
+        self._spans = spans
         blocking = 0.0 if self._durability == "written" else settings.ingest.durability_timeout
         self._redis: Redis = connect.client(settings.redis, blocking=blocking)
         self._evaluating, self._spending = Wire(self._redis), Wire(self._redis)
@@ -147,7 +152,10 @@ class Service:
         names = [destination.name for destination in self._settings.destinations]
         receipts = Receipts(self._reading, self._settings.redis.namespace, names, self._troubled)
         guarded = self._senders.guard(receipts.receipt)
-        return operations.routes({**steps.handlers(), **page.handlers(), receipt.ROUTE: guarded})
+        posts = steps.handlers()
+        if self._spans is not None:
+            posts = spanned(posts, self._spans)
+        return operations.routes({**posts, **page.handlers(), receipt.ROUTE: guarded})
 
     def _receiver(
         self,
@@ -156,14 +164,16 @@ class Service:
         evaluator: Evaluator | _Absent,
         spender: Spender | _Absent,
     ) -> Receiver:
+        spans = self._spans
         return Receiver(
             settings.ingest,
-            appender,
+            appender if spans is None else Spanned(appender, spans),
             evaluator,
             spender,
             self.metrics,
             hooks=settings.hooks,
             senders=self._senders,
+            trace_of=trace.taken if spans is None else lambda headers: None,  # that of a span is given
         )
 
     def _refused(self, request: Request, route: str, problem: Problem, seconds: float) -> None:
@@ -194,7 +204,8 @@ async def run(
 
     `row` and `listen`: one of several processes, which count in a table and share an address.
     """
-    service = Service(settings, row)
+    spans = telemetry.begin("ingest")
+    service = Service(settings, row, spans)
     if row is None:
         service.metrics.workers.set(1)
     _beat(service.metrics)
@@ -224,6 +235,8 @@ async def run(
         await server.close(GRACE)
         await service.close()
         storms.tell()
+        if spans is not None:
+            await spans.close()
 
 
 def _beat(metrics: Metrics) -> None:
