@@ -16,7 +16,7 @@ from common.expression import compiled
 from common.faults import Path, Report, suggestion
 from common.kinds import Kinds
 from common.policy import retry_policy
-from common.settings import Destination, Hook, HookAlert, HookReading, Rule, Settings
+from common.settings import Destination, Hook, HookAlert, HookReading, Rule, Settings, Token, Visitor
 from common.units import Address, Duration
 
 RESERVED = {"readings": "the stream of readings", "tokens": "the rates of senders"}  # {<namespace>:...}
@@ -28,14 +28,16 @@ def check(settings: Settings, kinds: Kinds | None, report: Report) -> None:
     """Report everything that does not fit together."""
     _redis(settings, report)
     _listening(settings, report)
-    _tokens(settings, report)
+    _console(settings, report)
+    _tokens(settings.tokens, ("tokens",), report)
+    _tokens(settings.console.tokens, ("console", "tokens"), report)
     _times(settings, report)
     _sizes(settings, report)
-    _unique("rules", [rule.name for rule in settings.rules], report)
-    _unique("destinations", [destination.name for destination in settings.destinations], report)
+    _unique(("rules",), [rule.name for rule in settings.rules], report)
+    _unique(("destinations",), [destination.name for destination in settings.destinations], report)
     for index, rule in enumerate(settings.rules):
         _rule(rule, ("rules", index), report)
-    _unique("hooks", [hook.name for hook in settings.hooks], report)
+    _unique(("hooks",), [hook.name for hook in settings.hooks], report)
     for index, hook in enumerate(settings.hooks):
         _hook(hook, ("hooks", index), report)
     for index, destination in enumerate(settings.destinations):
@@ -72,14 +74,31 @@ def _listening(settings: Settings, report: Report) -> None:
         )
 
 
-def _tokens(settings: Settings, report: Report) -> None:
-    _unique("tokens", [token.name for token in settings.tokens], report)
+def _console(settings: Settings, report: Report) -> None:
+    console, path = settings.console, ("console", "listen")
+    if console.tokens and console.allow_anonymous:
+        report.fault(("console", "allow_anonymous"), "contradicts tokens, without which nobody gets in then")
+    for index, host in enumerate(console.hosts):
+        if not re.fullmatch(r"[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]", host):
+            report.fault(("console", "hosts", index), "expected a name without scheme, port and path")
+    if report.faulty(path) or console.tokens or console.allow_anonymous:
+        return
+    if not Address.parse(console.listen).loopback:
+        report.fault(
+            path,
+            "anybody who reaches this address may replay and discard: "
+            "listen on 127.0.0.1, give console.tokens, or set console.allow_anonymous if that is meant",
+        )
+
+
+def _tokens(tokens: Sequence[Token | Visitor], where: Path, report: Report) -> None:
+    _unique(where, [token.name for token in tokens], report)
     seen: dict[str, str] = {}
-    for index, token in enumerate(settings.tokens):
-        path: Path = ("tokens", index, "sha256")
+    for index, token in enumerate(tokens):
+        path: Path = (*where, index, "sha256")
         digest = token.sha256.reveal().lower()
         if token.name == ANONYMOUS:
-            report.fault(("tokens", index, "name"), f"{ANONYMOUS} is reserved for those without a token")
+            report.fault((*where, index, "name"), f"{ANONYMOUS} is reserved for those without a token")
         if not re.fullmatch("[0-9a-f]{64}", digest):
             report.fault(path, "expected 64 hexadecimal digits, as `printf %s TOKEN | sha256sum` prints them")
         elif digest == _NOTHING:
@@ -94,6 +113,7 @@ def _times(settings: Settings, report: Report) -> None:
         "redis": ("timeout",),
         "ingest": ("durability_timeout",),
         "dispatcher": ("visibility_timeout",),
+        "console": ("session",),
         "dedupe": ("window", "remember", "repeat_interval"),
     }.items():
         _above_zero(getattr(settings, section), names, (section,), report)
@@ -126,11 +146,12 @@ def _sizes(settings: Settings, report: Report) -> None:
         report.fault(("ingest", "max_alert"), f"is larger than ingest.max_body ({ingest.max_body})")
 
 
-def _unique(section: str, names: Sequence[str], report: Report) -> None:
+def _unique(where: Path, names: Sequence[str], report: Report) -> None:
+    section = ".".join(map(str, where))
     for index, name in enumerate(names):
         if name and name in names[:index]:
             report.fault(
-                (section, index, "name"), f"{name} is the name of {section}[{names.index(name)}], too"
+                (*where, index, "name"), f"{name} is the name of {section}[{names.index(name)}], too"
             )
 
 

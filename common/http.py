@@ -32,6 +32,7 @@ from common.units import Address
 Request: TypeAlias = web.BaseRequest
 Handler: TypeAlias = Callable[[Request], Awaitable[web.StreamResponse]]
 Observe: TypeAlias = Callable[[str, int, float], None]  # route, status, seconds
+Present: TypeAlias = Callable[[Request, "Problem"], web.StreamResponse]
 
 KEEPALIVE = 75.0  # seconds; above the usual intervals of senders and the idle time of load balancers
 HANDSHAKE = 10.0  # seconds for TLS
@@ -154,6 +155,7 @@ class Site:
     """What is served. `ready` returns why this process should get no requests, or None.
 
     `observe` hears of each answer, `refused` of each problem: the request, its route, why, and seconds.
+    `present` makes the answer to a problem.
     """
 
     def __init__(
@@ -166,11 +168,13 @@ class Site:
         refused: Callable[[Request, str, Problem, float], None] = lambda request, route, problem, seconds: (
             None
         ),
+        present: Present = lambda request, problem: problem.response(),
     ) -> None:
         self._ready = ready
         self._registry = registry
         self._observe = observe
         self._refused = refused
+        self._present = present
         self._active = 0
         self._idle: asyncio.Event | None = None  # while draining
         self._probes: dict[str, Mapping[str, Handler]] = {
@@ -227,11 +231,11 @@ class Site:
             response = await handler(request)
         except Problem as refusal:
             problem = refusal
-            response = problem.response()
+            response = self._present(request, problem)
         except Exception as fault:  # noqa: BLE001 - the last resort: logged here, and told without details
             self._failed(path if methods else OTHER, fault)
             problem = Problem(500, "unexpected error; the log of the service has more")
-            response = problem.response()
+            response = self._present(request, problem)
         if not request.content.is_eof() and not _worth_reading(request, response.status):
             response.force_close()
         return path if methods else OTHER, response, problem

@@ -8,7 +8,6 @@ from __future__ import annotations
 from common.faults import Report
 from common.settings import Settings
 
-_SECTIONS = ("console",)
 _SCHEMES = ("redis+cluster", "rediss+cluster")
 _TEXT = "is not available yet"
 
@@ -18,8 +17,3 @@ def refuse(settings: Settings, report: Report) -> None:
     scheme = settings.redis.url.partition("://")[0]
     if scheme in _SCHEMES:
         report.fault(("redis", "url"), f"{scheme}:// {_TEXT}")
-
-
-def is_to_come(section: str, name: str) -> bool:
-    """Whether the documentation has to say so; `section` as in `destinations[]`."""
-    return section in _SECTIONS

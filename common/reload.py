@@ -32,6 +32,7 @@ _BOTH = (
 RESTART = {
     "ingest": (*_BOTH, "ingest.listen", "ingest.tls", "ingest.workers"),
     "dispatcher": (*_BOTH, "dispatcher.listen", "dispatcher.visibility_timeout"),
+    "console": (*_BOTH, "console.listen"),
 }  # what a running service can't change
 
 Stamps: TypeAlias = tuple[tuple[int, int, int] | None, ...]  # inode, time in ns, size

@@ -79,10 +79,25 @@ class Dispatcher(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     )
 
 
+class Visitor(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Somebody who may look at the console."""
+
+    name: Annotated[Name, Meta(description="stands in the log with all that is done")]
+    sha256: Annotated[Secret, Meta(description="SHA-256 of the token to sign in with, in hex")]
+    read_only: Annotated[bool, Meta(description="may look, and change nothing")] = False
+
+
 class Console(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The page for whoever is on call."""
 
     listen: Annotated[str, Meta(description="address:port")] = "127.0.0.1:8090"
+    tokens: Annotated[list[Visitor], Meta(description="who may sign in; without any, everybody is in")] = []
+    read_only: Annotated[bool, Meta(description="nobody changes anything here")] = False
+    allow_anonymous: Annotated[bool, Meta(description="listen beyond loopback without tokens")] = False
+    hosts: Annotated[
+        list[str], Meta(description="names that browsers reach it by, such as `alerts.example`; any if none")
+    ] = []
+    session: Annotated[Duration, Meta(description="after it one has to sign in again")] = Duration(12 * 3600)
 
 
 class Queue(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -15,7 +15,6 @@ DOCS = Path(__file__).resolve().parent
 sys.path.insert(0, str(DOCS.parent))  # run as a script, from anywhere
 
 # ruff: noqa: E402  these are found through the line above
-from common import not_yet
 from common.policy import PRESETS
 from common.references import PREFIX
 from common.reload import RESTART
@@ -39,7 +38,6 @@ beside this page is an example.
 - A setting outside of lists is overridden by the variable named beside it.
 - A change of the file takes effect within seconds, but for what says "at a restart".
 """
-_LATER = " (not available yet)"
 _AT_RESTART = " (at a restart)"
 _KEPT = frozenset(place for places in RESTART.values() for place in places)
 _PRESETS = """\
@@ -106,11 +104,12 @@ def _table(name: str, text: str, fields: Iterable[inspect.Field], *, overridable
     yield "| name | default | takes | meaning |" + (" variable |" if overridable else "")
     yield "|---|---|---|---|" + ("---|" if overridable else "")
     for field in fields:
-        meaning = _meaning(field.type) + (_LATER if not_yet.is_to_come(name, field.encode_name) else "")
+        meaning = _meaning(field.type)
         meaning += _AT_RESTART if f"{name}.{field.name}" in _KEPT else ""
         cells = [f"`{field.encode_name}`", _default(field), _takes(field.type), meaning]
         if overridable:
-            cells.append("" if _structs(field.type) else f"`{PREFIX}{name}_{field.encode_name}`".upper())
+            one = not (_structs(field.type) or isinstance(_bare(field.type), inspect.ListType))
+            cells.append(f"`{PREFIX}{name}_{field.encode_name}`".upper() if one else "")
         yield "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
     yield ""
 

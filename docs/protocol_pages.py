@@ -22,6 +22,8 @@ from dispatcher.measure import Queues
 from dispatcher.metrics import Metrics as DispatcherMetrics
 from ingest.metrics import Metrics as IngestMetrics
 from ingest.serve import PATHS
+from ops.console.metrics import Metrics as ConsoleMetrics
+from ops.console.site import PATHS as CONSOLE_PATHS
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGES = ("ingest", "dispatcher", "common", "ops")  # in the order of the way
@@ -62,7 +64,7 @@ double, never lose. What brings something in is refused at `maxmemory`; all othe
 _METRICS = f"""\
 # Metrics
 
-Drawn from the registries of the two services {_CURRENT}
+Drawn from the registries of the services {_CURRENT}
 
 `/metrics` of each service shows its own. Label values are closed sets that exist from the start; nothing
 that a sender controls becomes one. The values of `destination` are the names in the configuration.
@@ -179,6 +181,7 @@ def metrics() -> str:
     ingest = IngestMetrics(PATHS).registry
     dispatcher = DispatcherMetrics(["pager"]).registry
     Figures(dispatcher).configure(["pager"])
+    console = ConsoleMetrics(CONSOLE_PATHS).registry
     queue = CollectorRegistry()
     queues = Queues(queue)
     queues.configure(Settings(destinations=[Destination(name="pager", type="discard")]))
@@ -198,6 +201,7 @@ def metrics() -> str:
     )
     queues.show(nothing)
     parts = [_METRICS, "## Ingest\n", *_table(ingest), "## Dispatcher\n", *_table(dispatcher)]
+    parts += ["## Console\n", *_table(console)]
     return "\n".join([*parts, "## The queue, shown by the dispatcher", _QUEUE, *_table(queue)])
 
 

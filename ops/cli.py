@@ -28,6 +28,7 @@ COMMANDS = {
     "ledger": "ops.ledger:ledger",
     "ingest": "ops.services:ingest",
     "dispatcher": "ops.services:dispatcher",
+    "console": "ops.services:console",
     "completion": "ops.completion:completion",
 }
 

@@ -27,9 +27,7 @@ def pause(config: str | None, destination: str, reason: str, as_json: bool) -> N
     Exit code 0 also when it was paused already, or gone; 1 when there is no such destination or no Redis.
     """
     settings = options.settings(config)
-    before, why, depth, since = reach.run(
-        settings, lambda redis: _closed(redis, settings, destination, reason)
-    )
+    before, why, depth, since = reach.run(settings, lambda redis: close(redis, settings, destination, reason))
     if as_json:
         state = "gone" if before == "gone" else "paused"
         options.print_json(_document(destination, state, depth, before, why))
@@ -56,7 +54,7 @@ def resume(config: str | None, destination: str, as_json: bool) -> None:
     Exit code 0 also when it was open; 1 when there is no such destination or no Redis.
     """
     settings = options.settings(config)
-    before, why, since, depth = reach.run(settings, lambda redis: _opened(redis, settings, destination))
+    before, why, since, depth = reach.run(settings, lambda redis: open_again(redis, settings, destination))
     if as_json:
         options.print_json(_document(destination, "open", depth, before, why))
         return
@@ -77,7 +75,7 @@ def _in_brackets(why: str) -> str:
     return f" ({plain(why)})" if why else ""
 
 
-async def _closed(redis: Redis, settings: Settings, name: str, reason: str) -> tuple[str, str, int, int]:
+async def close(redis: Redis, settings: Settings, name: str, reason: str) -> tuple[str, str, int, int]:
     """The gate's state before and its reason, depth, and since when it is closed, ms."""
     await reach.choose(redis, settings, [name])
     at = keys.Destination(settings.redis.namespace, name)
@@ -85,7 +83,7 @@ async def _closed(redis: Redis, settings: Settings, name: str, reason: str) -> t
     return _text(before), _text(why), depth, since
 
 
-async def _opened(redis: Redis, settings: Settings, name: str) -> tuple[str, str, int, int]:
+async def open_again(redis: Redis, settings: Settings, name: str) -> tuple[str, str, int, int]:
     """The gate's state before, its reason and since when, ms; and depth."""
     await reach.choose(redis, settings, [name])
     at = keys.Destination(settings.redis.namespace, name)

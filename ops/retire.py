@@ -85,22 +85,36 @@ async def _depth(redis: Redis, settings: Settings, name: str) -> int:
 
 
 async def _moved(redis: Redis, settings: Settings, name: str, depth: int) -> Retired:
-    """Rounds, until one finds nothing more to move: older replicas may put retries back meanwhile."""
     done, stop = Retired(), asyncio.Event()
     with progress("retire", depth, stop) as told:
-        mover = _Mover(redis, settings, name, done, told)
-        while not (stop.is_set() or done.full):
-            before, done.left = done.moved, 0
-            async for page in mover.pages():
-                await mover.move(page)
-                if stop.is_set() or done.full:
-                    break
-            if done.moved == before:
-                if not done.left:
-                    await mover.open_gate()
-                return done
-    done.interrupted = stop.is_set()
+        await move_all(redis, settings, name, done, told, stop)
     return done
+
+
+async def move_all(
+    redis: Redis,
+    settings: Settings,
+    name: str,
+    done: Retired,
+    told: Callable[[int], None],
+    stop: asyncio.Event,
+) -> None:
+    """Rounds, until one finds nothing more to move: older replicas may put retries back meanwhile.
+
+    `done` is kept up to date, `told` hears of each batch's size, `stop` ends it between two batches.
+    """
+    mover = _Mover(redis, settings, name, done, told)
+    while not (stop.is_set() or done.full):
+        before, done.left = done.moved, 0
+        async for page in mover.pages():
+            await mover.move(page)
+            if stop.is_set() or done.full:
+                break
+        if done.moved == before:
+            if not done.left:
+                await mover.open_gate()
+            return
+    done.interrupted = stop.is_set()
 
 
 class _Mover:

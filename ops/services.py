@@ -1,4 +1,4 @@
-"""The commands that are somebody else's program: the two services, and the check of the configuration."""
+"""The commands that are somebody else's program: the services, and the check of the configuration."""
 
 from __future__ import annotations
 
@@ -40,3 +40,14 @@ def dispatcher(config: str | None) -> None:
     from dispatcher.__main__ import main
 
     sys.exit(main(config))
+
+
+@click.command()
+@options.config_option
+def console(config: str | None) -> None:
+    """Run the page for whoever is on call."""
+    from common.service import main
+    from dispatcher.destinations import kinds
+    from ops.console.serve import run
+
+    sys.exit(main("console", config, run, kinds))

@@ -1,6 +1,6 @@
 """`redispatch up`: everything on one machine, with a server of its own, until told to stop.
 
-Starts the server, a receiver when the configuration sends to it, the dispatcher and ingest as child
+Starts the server, a receiver when the configuration sends to it, dispatcher, ingest and console as child
 processes; says where they listen; on SIGINT and SIGTERM lets the services drain, then stops the rest. A
 server it did not start is never written to, unless `--redis-url` names it.
 """
@@ -74,14 +74,17 @@ class Up:
         port = own_port(settings.redis.url) if self._plan.own_server else None
         await _must_be_free("ingest.listen", settings.ingest.listen)
         await _must_be_free("dispatcher.listen", settings.dispatcher.listen)
+        await _must_be_free("console.listen", settings.console.listen)
         if port is not None:
             await self._start_server(port)
         if self._plan.secrets is not None:
             await self._start_receiver(self._plan.secrets)
         for service in ("dispatcher", "ingest"):
             await self._start(service, children.module(service))
+        await self._start("console", children.module("ops", "console"))
         await self._ready(partial(_answers, f"{base_url(settings.dispatcher.listen)}/readyz"))
         await self._ready(_readiness(settings))
+        await self._ready(partial(_answers, f"{base_url(settings.console.listen)}/readyz"))
         click.echo(banner(self._plan))
         await self._children.until_one_dies()
 
@@ -89,7 +92,7 @@ class Up:
         """The services first, so that what they have in hand is settled; then what they need."""
         self._held.leave()
         drain = self._plan.settings.dispatcher.drain_timeout + MARGIN
-        await self._children.stop(["ingest", "dispatcher"], drain)
+        await self._children.stop(["ingest", "dispatcher", "console"], drain)
         await self._children.stop(["receiver"], MARGIN)
         await self._children.stop(["server"], SERVER_PATIENCE)
 
@@ -190,6 +193,7 @@ def banner(plan: Plan) -> str:
     told = {
         "ingest": f"{ingest}  (POST /v1/alerts)",
         "dispatcher": f"{base_url(settings.dispatcher.listen)}  (/metrics)",
+        "console": f"{base_url(settings.console.listen)}/  (open it in a browser)",
         "receiver": "" if plan.secrets is None else f"http://{plan.receiver.host}:{plan.receiver.port}",
         "server": connect.masked(settings.redis.url) + (f", data in {plan.data}" if plan.own_server else ""),
     }

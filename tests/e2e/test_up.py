@@ -38,6 +38,7 @@ class Place:
     ingest: int = field(default_factory=free_port)
     dispatcher: int = field(default_factory=free_port)
     receiver: int = field(default_factory=free_port)
+    console: int = field(default_factory=free_port)
     workers: int = 1
     tls: dict[str, str] = field(default_factory=dict)
 
@@ -55,6 +56,7 @@ class Place:
                 "redis": {"url": f"redis://127.0.0.1:{self.redis}/0"},
                 "ingest": {"listen": f"127.0.0.1:{self.ingest}", "workers": self.workers, "tls": self.tls},
                 "dispatcher": {"listen": f"127.0.0.1:{self.dispatcher}", "drain_timeout": "5s"},
+                "console": {"listen": f"127.0.0.1:{self.console}"},
                 "destinations": [{"name": "terminal", "type": "stdout"}, receiver],
                 "routes": [{"to": ["terminal", "receiver"]}],
             }
@@ -72,7 +74,7 @@ class Place:
 
     def quiet(self) -> bool:
         """Whether nobody listens any more and the data is free."""
-        for port in (self.redis, self.ingest, self.dispatcher, self.receiver):
+        for port in (self.redis, self.ingest, self.dispatcher, self.receiver, self.console):
             with socket.socket() as probe:
                 if probe.connect_ex(("127.0.0.1", port)) == 0:
                     return False
@@ -209,7 +211,7 @@ async def test_a_child_that_dies_ends_everything(place: Place, name: str) -> Non
     up.assert_no_traceback()
 
 
-@pytest.mark.parametrize("setting", ["ingest.listen", "dispatcher.listen", "--receiver"])
+@pytest.mark.parametrize("setting", ["ingest.listen", "dispatcher.listen", "console.listen", "--receiver"])
 async def test_a_taken_port_is_said_and_nothing_stays(place: Place, setting: str) -> None:
     port = getattr(place, setting.strip("-").removesuffix(".listen"))
     with socket.socket() as taken:

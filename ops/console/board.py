@@ -1,0 +1,120 @@
+"""The board: the text of every figure on the pages, by name, as the server has it and the browser puts it.
+
+Takes what was seen; returns texts: `pager/depth`, `all/ledger`. So there is one place where figures become
+texts, and what is sent to a browser is what has changed. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TypeAlias
+
+from common.snapshot import Snapshot
+from ops.console.track import Track
+from ops.tables import Seen
+from ops.text import age, count, moment, plain
+
+Board: TypeAlias = dict[str, str]
+
+
+def board(seen: Sequence[Seen], tracks: Mapping[str, Track], fault: str | None, extra: Board) -> Board:
+    """All of it."""
+    told: Board = {
+        "all/redis": fault or "",
+        "all/redis_state": "away" if fault else "there",
+        "all/shape": plain(
+            "/".join(sorted(f"{one.snapshot.destination}{'-' * one.removed}" for one in seen))
+        ),
+        **_all([one.snapshot for one in seen], fault),
+        **extra,
+    }
+    for one in seen:
+        track = tracks.get(one.snapshot.destination)
+        place = plain(one.snapshot.destination)  # a foreign hand's may be anything, and this is in attributes
+        told |= {f"{place}/{name}": text for name, text in _one(one, track).items()}
+    return told
+
+
+def number(value: float) -> str:
+    """With a thin space between thousands."""
+    return f"{value:,.0f}".replace(",", "\u2009")
+
+
+def rate(value: float) -> str:
+    """Per second."""
+    return f"{value:.1f}" if 0 < value < 10 else number(value)
+
+
+def _all(seen: Sequence[Snapshot], fault: str | None) -> Board:
+    ledger, state = _ledger(seen, fault)
+    closed = sum("state" in one.gate for one in seen)
+    return {
+        "all/ledger": ledger,
+        "all/ledger_state": state,
+        "all/depth": number(sum(one.depth for one in seen)),
+        "all/in_flight": number(sum(one.in_flight for one in seen)),
+        "all/retrying": number(sum(one.retrying for one in seen)),
+        "all/dead": number(sum(one.dead_letters for one in seen)),
+        "all/closed": number(closed),
+        "all/closed_state": "warn" if closed else "good",
+        "all/dead_state": "warn" if any(one.dead_letters for one in seen) else "good",
+    }
+
+
+def _ledger(seen: Sequence[Snapshot], fault: str | None) -> tuple[str, str]:
+    """Whether anything is lost, and how good that is; nothing is claimed that was not just seen."""
+    missing = sum(one.unaccounted for one in seen)
+    accepted = sum(one.ledger.accepted for one in seen)
+    if not seen:
+        return "Nothing is known yet." if fault else "There is nothing to lose yet.", "unknown"
+    if missing:
+        told = f"{number(missing)} unaccounted: the ledger below has where, docs/operations.md what to do."
+        return told, "bad"
+    told = f"Nothing is lost: all {number(accepted)} deliveries are accounted for."
+    return (f"When Redis last answered: {told}", "unknown") if fault else (told, "good")
+
+
+def _one(seen: Seen, track: Track | None) -> Board:
+    one, state = seen.snapshot, seen.snapshot.gate.get("state", "open")
+    told = {
+        "depth": number(one.depth),
+        "waiting": number(one.waiting - one.in_flight),
+        "in_flight": number(one.in_flight),
+        "retrying": number(one.retrying),
+        "dead": number(one.dead_letters),
+        "dead_state": "warn" if one.dead_letters else "good",
+        "age": age(None if one.oldest_at is None else max(0, one.now - one.oldest_at) / 1000),
+        "consumers": number(one.consumers),
+        "gate": f"closed: {state}" if state in ("breaker", "throttled") else plain(state),
+        "gate_state": "good" if state == "open" else "bad" if state == "gone" else "warn",
+        "gate_told": gate(one),
+        "unaccounted": number(one.unaccounted),
+        "unaccounted_state": "bad" if one.unaccounted else "good",
+        **{f"ledger_{name}": number(getattr(one.ledger, name)) for name in one.ledger.__struct_fields__},
+    }
+    if track is not None:
+        most_depth, most_rate = track.most
+        told |= {
+            "rate": rate(track.rate),
+            "depth_line": track.depths,
+            "rate_line": track.rates,
+            "depth_most": number(most_depth),
+            "rate_most": rate(most_rate),
+        }
+    return told
+
+
+def gate(one: Snapshot) -> str:
+    """Why nothing is sent, in a sentence; empty when it is open."""
+    told = one.gate
+    if "state" not in told:
+        return ""
+    since = f" since {_clock(told['opened_at'])}" if told.get("opened_at", "").isdigit() else ""
+    until = f", until {_clock(told['until'])}" if told.get("until", "").isdigit() else ""
+    why = f": {plain(told['reason'])}" if told.get("reason") else ""
+    waits = count(one.depth, "delivery waits", "deliveries wait")
+    return f"{plain(told['state']).capitalize()}{since}{until}{why}. {waits}; max_age still counts."
+
+
+def _clock(ms: str) -> str:
+    return moment(int(ms))[11:19] + " UTC"
