@@ -123,6 +123,16 @@ class Door:
             raise Problem(403, "this was sent by a page of another site, and nothing was done")
 
 
+def too_open(console: Console) -> str | None:
+    """Why this configuration must not be served, if it must not."""
+    if console.tokens or console.allow_anonymous or Address.parse(console.listen).loopback:
+        return None
+    return (
+        "console.listen: anybody who reaches this address may replay and discard: "
+        "listen on 127.0.0.1, give console.tokens, or set console.allow_anonymous if that is meant"
+    )
+
+
 def check_form(guest: Guest, csrf: str) -> None:
     """A form that was not made for this guest. Raises Problem (403)."""
     if not compare_digest(guest.csrf.encode(), csrf.encode("utf-8", "surrogatepass")):

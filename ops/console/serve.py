@@ -13,13 +13,14 @@ from redis import exceptions as errors
 from common import connect
 from common.http import Server, Site, serve
 from common.log import Log
+from common.reload import Refused
 from common.reload import Watch as Configuration
 from common.service import Unstartable, calm_collector, either
 from common.settings import Settings
 from common.wire import Wire
 from ops.console import render
 from ops.console.desk import Desk
-from ops.console.door import Door
+from ops.console.door import Door, too_open
 from ops.console.jobs import Jobs
 from ops.console.live import Live
 from ops.console.metrics import Metrics
@@ -94,7 +95,10 @@ class Service:
                 return
 
     async def _take(self, settings: Settings) -> None:
-        """Go on with other settings."""
+        """Go on with other settings. Raises Refused."""
+        fault = too_open(settings.console)
+        if fault is not None:
+            raise Refused(fault)
         self.desk.settings = settings
         self.desk.door.configure(settings.console)
         self.desk.watch.configure(settings)
@@ -102,6 +106,9 @@ class Service:
 
 async def run(settings: Settings, stop: asyncio.Event, configuration: Configuration) -> None:
     """Serve until `stop` is set. Raises Unstartable and CannotListen."""
+    fault = too_open(settings.console)
+    if fault is not None:
+        raise Unstartable(fault)
     service = Service(settings, stop)
     server = await serve(service.site, settings.console.listen, setting="console.listen")
     log.info("listening", address=server.address)

@@ -184,6 +184,15 @@ HASH, NOTHING = (hashlib.sha256(text).hexdigest() for text in (b"t", b""))
             f"tokens: [{{name: a, sha256: '{HASH}'}}]\ningest: {{allow_anonymous: true}}",
             ["ingest.allow_anonymous: contradicts tokens"],
         ),
+        (
+            f"console: {{tokens: [{{name: a, sha256: '{HASH}'}}, {{name: b, sha256: '{HASH}'}}]}}",
+            ["console.tokens[1].sha256: is the token of a, too"],
+        ),
+        (
+            f"console: {{tokens: [{{name: a, sha256: '{HASH}'}}], allow_anonymous: true}}",
+            ["console.allow_anonymous: contradicts tokens"],
+        ),
+        ("console: {hosts: ['https://a.example']}", ["console.hosts[0]: expected a name"]),
     ],
 )
 def test_tokens(config: Path, text: str, expected: list[str]) -> None:

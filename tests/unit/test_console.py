@@ -17,7 +17,7 @@ from common.snapshot import Ledger, Snapshot
 from common.units import Duration
 from ops.console import form, letter, search
 from ops.console.board import board
-from ops.console.door import COOKIE, SESSIONS, TRIES, Door, check_form
+from ops.console.door import COOKIE, SESSIONS, TRIES, Door, check_form, too_open
 from ops.console.track import POINTS, STEP, WIDTH, Track, line
 from ops.letters import Letter
 from ops.tables import Seen
@@ -44,6 +44,20 @@ def request(host: str = "127.0.0.1:8090", cookie: str = "", secure: bool = False
 
 def refused(status: int) -> Any:
     return pytest.raises(Problem, check=lambda problem: problem.status == status)
+
+
+@pytest.mark.parametrize(
+    ("console", "why"),
+    [
+        (Console(), None),
+        (Console(listen=":8090"), "console.listen: anybody who reaches this address"),
+        (Console(listen="10.0.0.1:8090", allow_anonymous=True), None),
+        (Console(listen=":8090", tokens=[visitor("alice", "t")]), None),
+    ],
+)
+def test_where_it_may_listen(console: Console, why: str | None) -> None:
+    told = too_open(console)
+    assert told is None if why is None else (told or "").startswith(why)
 
 
 def test_without_tokens_everybody_is_in() -> None:
