@@ -15,6 +15,7 @@ import signal
 import sys
 import tempfile
 import time
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -93,7 +94,7 @@ async def _measure(stack: Stack, server: Any, client: Redis, letters: int) -> tu
     with Progress(console=Console(stderr=True)) as progress:
         full = Queue(max_depth=1, max_dead=2 * letters)  # so that all but one die at once, as `queue_full`
         await fill(client, server, progress, letters + 1, full)
-    before = await _ids(client, AT.dead)
+    before = {entry_id async for entry_id, _ in _entries(client, AT.dead)}
     done = [
         await measured(stack, client, "list with a key", "list", "--key", "nobody:*"),
         await measured(
@@ -104,12 +105,18 @@ async def _measure(stack: Stack, server: Any, client: Redis, letters: int) -> tu
     return done, await _wrong(client, before)
 
 
-async def _ids(client: Any, stream: str) -> set[bytes]:
-    return {entry_id for entry_id, _ in await client.xrange(stream)}
+async def _entries(client: Any, stream: str) -> AsyncIterator[tuple[bytes, dict[bytes, bytes]]]:
+    start = "-"
+    while page := await client.xrange(stream, start, "+", 10_000):
+        for entry in page:
+            yield entry
+        start = f"({page[-1][0].decode()}"
 
 
 async def _wrong(client: Any, before: set[bytes]) -> str:
-    moved = [fields[b"replay_of"] for _, fields in await client.xrange(AT.stream) if b"replay_of" in fields]
+    moved = [
+        fields[b"replay_of"] async for _, fields in _entries(client, AT.stream) if b"replay_of" in fields
+    ]
     seen = await snapshot(client, NAMESPACE, "sink")
     if set(moved) != before or len(moved) != len(before):
         return f"{len(moved)} moved, {len(set(moved))} of them different, of {len(before)}"

@@ -58,7 +58,7 @@ def list_(config: str | None, as_json: bool, **asked: Any) -> None:
     else:
         Console(highlight=False).print(table(found))
         if len(found) == chosen.limit:
-            click.echo(f"{len(found)} are shown, there may be more: --limit")
+            click.echo(f"{count(len(found), 'is shown', 'are shown')}, there may be more: --limit")
 
 
 @dead.command()

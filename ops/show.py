@@ -7,16 +7,19 @@ from collections.abc import Sequence
 
 import msgspec
 from rich import box
+from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from ops.letters import Letter, summary
+from ops.tables import Fitting
 from ops.text import age, plain
 
+READABLE = 66  # columns; with fewer the cells are folded too often
 LONGEST = 10_000  # characters of an alert that is no JSON
 
 
-def table(letters: Sequence[Letter]) -> Table:
+def table(letters: Sequence[Letter]) -> RenderableType:
     """A row each, within the terminal's width."""
     made = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, header_style="bold")
     made.add_column("id", no_wrap=True)
@@ -24,11 +27,16 @@ def table(letters: Sequence[Letter]) -> Table:
     for heading in ("destination", "reason", "key"):
         made.add_column(heading, overflow="fold")
     now = time.time()
-    for letter in letters:
-        reason = " ".join(filter(None, (letter.text("reason"), letter.text("status"))))
-        cells = (letter.destination, reason, letter.text("key"))
-        made.add_row(letter.id, age(now - letter.died_at / 1000), *(Text(plain(cell)) for cell in cells))
-    return made
+    rows = [_cells(letter, now) for letter in letters]
+    for row in rows:
+        made.add_row(*row)
+    return Fitting(made, READABLE, [Text(" ").join(row) for row in rows])
+
+
+def _cells(letter: Letter, now: float) -> list[Text]:
+    reason = " ".join(filter(None, (letter.text("reason"), letter.text("status"))))
+    cells = (letter.id, age(now - letter.died_at / 1000), letter.destination, reason, letter.text("key"))
+    return [Text(plain(cell)) for cell in cells]
 
 
 def as_text(letter: Letter) -> str:

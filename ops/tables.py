@@ -58,24 +58,26 @@ def ledger_json(one: Snapshot) -> dict[str, Any]:
     return {"destination": one.destination, **structs.asdict(one.ledger), "unaccounted": one.unaccounted}
 
 
-class _Fitting:
-    """The table where it fits, else the lines: a number that is cut off would be another number."""
+class Fitting:
+    """The table where its `width` fits, else the lines: a number that is cut off would be another number."""
 
-    def __init__(self, table: Table, lines: Sequence[Text]) -> None:
+    def __init__(self, table: Table, width: int, lines: Sequence[Text]) -> None:
         self._table = table
+        self._width = width
         self._lines = lines
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """For rich."""
-        fits = _width(self._table) <= options.max_width
+        fits = self._width <= options.max_width
         yield self._table if fits else Group("", *self._lines, "")
 
 
 def status(seen: Sequence[Seen], title: str) -> RenderableType:
     """Both tables, and between them a line for everything that somebody should know."""
+    table = _destinations(seen)
     return Group(
         Text(title),
-        _Fitting(_destinations(seen), [_destination_line(each) for each in seen]),
+        Fitting(table, _width(table), [_destination_line(each) for each in seen]),
         *(Text(note, "yellow") for each in seen for note in notes(each)),
         ledger([each.snapshot for each in seen]),
     )
@@ -98,7 +100,8 @@ def notes(seen: Seen) -> list[str]:
 
 def ledger(snapshots: Sequence[Snapshot]) -> RenderableType:
     """A row per destination. Headings are hyphenated so that it fits."""
-    return _Fitting(_ledger(snapshots), [_ledger_line(one) for one in snapshots])
+    table = _ledger(snapshots)
+    return Fitting(table, _width(table), [_ledger_line(one) for one in snapshots])
 
 
 def _ledger(snapshots: Sequence[Snapshot]) -> Table:

@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- list: dead letters, oldest first, without their alerts. One call looks at 10000 of them, or 16 MiB, at most.
+-- list: dead letters, oldest first, without their alerts. One call looks at 2000 of them, or 16 MiB, at most.
 --
 -- redis-cli --eval list.lua '{redispatch:pager}:dead' , limit=20 reason=attempts
 -- KEYS  1 dead
@@ -11,7 +11,7 @@ local USAGE = "list.lua 'D:dead' , [limit=20] [reason=attempts] [key=db1:*] [sin
 local dead = KEYS[1]
 
 -- choose: which dead letters are meant. The same lines in list, show, replay and discard; a test compares them.
-local LOOK_AT, BYTES, PAGE, UNITS = 10000, 16777216, 20, { s = 1000, m = 60000, h = 3600000, d = 86400000 }
+local LOOK_AT, BYTES, PAGE, UNITS = 2000, 16777216, 20, { s = 1000, m = 60000, h = 3600000, d = 86400000 }
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local ids, want, readers = {}, {}, {}

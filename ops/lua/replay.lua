@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
 -- replay: moves dead letters back to the queue, with a fresh attempt count. Oldest first; stops when the queue is full.
--- One call looks at 10000 of them, or 16 MiB, at most.
+-- One call looks at 2000 of them, or 16 MiB, at most.
 --
 -- redis-cli --eval replay.lua '{redispatch:pager}:stream' '{redispatch:pager}:dead' '{redispatch:pager}:ledger' \
 --   '{redispatch:pager}:retry' , limit=100 reason=attempts
@@ -15,7 +15,7 @@ local USAGE = "replay.lua 'D:stream' 'D:dead' 'D:ledger' 'D:retry' , [limit=100]
 local stream, dead, ledger, retry = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 
 -- choose: which dead letters are meant. The same lines in list, show, replay and discard; a test compares them.
-local LOOK_AT, BYTES, PAGE, UNITS = 10000, 16777216, 20, { s = 1000, m = 60000, h = 3600000, d = 86400000 }
+local LOOK_AT, BYTES, PAGE, UNITS = 2000, 16777216, 20, { s = 1000, m = 60000, h = 3600000, d = 86400000 }
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local ids, want, readers = {}, {}, {}

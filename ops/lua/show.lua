@@ -13,7 +13,7 @@ local dead = KEYS[1]
 local LONGEST = 4096
 
 -- choose: which dead letters are meant. The same lines in list, show, replay and discard; a test compares them.
-local LOOK_AT, BYTES, PAGE, UNITS = 10000, 16777216, 20, { s = 1000, m = 60000, h = 3600000, d = 86400000 }
+local LOOK_AT, BYTES, PAGE, UNITS = 2000, 16777216, 20, { s = 1000, m = 60000, h = 3600000, d = 86400000 }
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local ids, want, readers = {}, {}, {}

@@ -5,10 +5,10 @@
 --   '{redispatch:pager}:gate'
 -- KEYS  1 stream, 2 retry, 3 dead, 4 gate, all of one destination
 -- ARGV  none
--- Returns lines. Reasons are those of the oldest 10000 dead letters, or of 16 MiB of them.
+-- Returns lines. Reasons are those of the oldest 2000 dead letters, or of 16 MiB of them.
 local USAGE = "stats.lua 'D:stream' 'D:retry' 'D:dead' 'D:gate'"
 local stream, retry, dead, gate = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
-local GROUP, LOOK_AT, BYTES, PAGE = 'dispatchers', 10000, 16777216, 20
+local GROUP, LOOK_AT, BYTES, PAGE = 'dispatchers', 2000, 16777216, 20
 local tag = string.match(stream or '', '^({.+}:)stream$')
 if not tag or retry ~= tag .. 'retry' or dead ~= tag .. 'dead' or gate ~= tag .. 'gate' or #ARGV > 0 then
   local usage = string.gsub(USAGE, 'D:', string.match(KEYS[1] or '', '^{.+}:') or '{redispatch:pager}:')

@@ -279,14 +279,14 @@ async def test_interrupted_replay_is_run_again(tmp_path: Path, valkey: Server, p
     words = ("dead", "replay", "--rate")
     with link(valkey) as client:
         pager = Book(client)
-        ids = pager.die(5000)
+        ids = pager.die(2000)
         process = await processes.redispatch(*words, "500", config=redispatch.config)
         await eventually(lambda: pager.entries() or process.code is not None, "the first is replayed")
         process.signal(signal.SIGINT)
         assert await process.wait_exit() == 130, process.text
-        done = 5000 - len(pager.dead())
-        assert f"interrupted after {done} of 5000; run it again for the rest" in process.err
-        assert 0 < len(pager.dead()) < 5000
+        done = 2000 - len(pager.dead())
+        assert f"interrupted after {done} of 2000; run it again for the rest" in process.err
+        assert 0 < len(pager.dead()) < 2000
         assert pager.unaccounted() == (0, 0)
         process = await processes.redispatch(*words, "100000", config=redispatch.config)
         assert await process.wait_exit() == 0, process.text

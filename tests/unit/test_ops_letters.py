@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import json
 
 import click
 import msgspec
 import pytest
+from rich.console import Console
 
 from common.units import Duration
 from ops.filters import Ago, Chosen, Moment
 from ops.letters import Letter, Wanted, whole
 from ops.move import BATCH, BATCH_BYTES, Pace, split
-from ops.show import as_text
+from ops.show import as_text, table
 from ops.text import age, count, moment
 
 
@@ -95,6 +97,18 @@ def test_json_of_what_is_not_as_ours() -> None:
     deep = b"[" * 100_000
     assert whole(letter(alert=deep))["alert"] == deep.decode()
     assert "[[[" in as_text(letter(alert=deep))
+
+
+@pytest.mark.parametrize("width", [30, 50, 66, 80])
+def test_the_list_fits(width: int) -> None:
+    out = io.StringIO()
+    letters = [letter("1764438120042-0"), letter("1764438120042-1", key=b"k" * 255, status=b"503")]
+    Console(file=out, width=width).print(table(letters))
+    lines = out.getvalue().split("\n")
+    assert max(map(len, lines)) <= width
+    assert ("destination" in out.getvalue()) is (width >= 66)
+    assert "1764438120042-1" in out.getvalue()
+    assert out.getvalue().count("k") >= 255
 
 
 def test_words_for_people() -> None:
