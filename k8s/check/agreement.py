@@ -7,88 +7,70 @@ probes of the wrong route, grace that is too short, ways that policies close, ve
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from functools import cache
 from itertools import chain
-from urllib.parse import urlsplit
+from pathlib import Path
 
-from common import __version__, log, redis_url
+import yaml
+
+from common import __version__, log
 from common.http import PROBES
 from common.references import PREFIX
 from common.service import PATIENCE
 from common.settings import Settings
 from common.stored import scheme
-from common.units import Address, Secret
 from ingest.serve import GRACE
-from k8s.check.bundle import Bundle, Found, Json, Pod, fits, name, namespace
-from k8s.check.network import lets_in, reaches, ways
+from k8s.check.bundle import Bundle, Found, Json, fits, name, namespace
+from k8s.check.ours import LABEL, OURS, Ours, find
 from k8s.check.pods import Said
+from k8s.check.reach import closed
 from k8s.check.references import DASHBOARD
-from k8s.check.staged import CONFIG, Outcome, load_as, stage
+from k8s.check.scaling import least
+from k8s.check.staged import CONFIG
 
-OURS = "redispatch"
-SERVICES = ("ingest", "dispatcher", "console")
+GRAFANA = Path(__file__).parents[2] / "grafana"
 UID = 65532  # the image's
 _NO_SETTINGS = (CONFIG, log.STYLE, log.LEVEL, log.RATE)
 HEALTHZ, READYZ, _ = PROBES
-_LABEL, _COMPONENT, _VERSION = (f"app.kubernetes.io/{word}" for word in ("name", "component", "version"))
+_COMPONENT, _VERSION = (f"app.kubernetes.io/{word}" for word in ("component", "version"))
 _SPARE = 5.0  # seconds between the end of a drain and SIGKILL
 _ENDPOINTS = 5  # seconds, at the least, until nodes send nothing more to a pod that leaves
 _HASTY = 30  # seconds without an answer, at the least, before something is killed
-_PROMETHEUS = {"kubernetes.io/metadata.name": "monitoring"}
-
-
-class Ours:
-    """One container of ours, with what it would load."""
-
-    def __init__(self, bundle: Bundle, pod: Pod, path: str, container: Json, service: str) -> None:
-        self.bundle, self.pod, self.path = bundle, pod, path
-        self.container, self.service = container, service
-        self.stage = stage(bundle, pod, container, service)
-        self.outcome: Outcome = load_as(self.stage)
-
-    @property
-    def settings(self) -> Settings | None:
-        """None when they would not load."""
-        return self.outcome.settings
-
-    @property
-    def listen(self) -> Address | None:
-        """Where it listens."""
-        return None if self.settings is None else Address.parse(getattr(self.settings, self.service).listen)
 
 
 def check(bundle: Bundle) -> Found:
     """Everything that does not agree."""
     found = []
-    for pod in bundle.pods():
-        if pod.labels.get(_LABEL) != OURS and not any(_is_ours(each) for _, each in pod.containers()):
+    for pod, path, ours in find(bundle):
+        if ours is None:
+            yield pod.owner, path, f"runs no service of {OURS}: image and command say another thing"
             continue
-        for path, container in pod.containers("containers"):
-            service = _service(container)
-            if service is None or not _is_ours(container):
-                yield pod.owner, path, f"runs no service of {OURS}: image and command say another thing"
-                continue
-            found.append(service)
-            ours = Ours(bundle, pod, path, container, service)
-            for said in chain.from_iterable(rule(ours) for rule in _RULES):
-                yield (pod.owner, *said)
+        found.append(ours.service)
+        for said in chain.from_iterable(rule(ours) for rule in _RULES):
+            yield (pod.owner, *said)
     for service in ("ingest", "dispatcher"):
         if service not in found and bundle.objects:
             yield bundle.objects[0], "", f"nothing here runs {service}"
     for item in bundle.objects:
-        yield from ((item, *said) for said in _versions(item))
+        yield from ((item, *said) for said in (*_versions(item), *_copied(item)))
 
 
-def _is_ours(container: Json) -> bool:
-    image = re.sub(r"@.*|:[^/]*$", "", container.get("image", ""))
-    return image.rpartition("/")[2] == OURS
+def _copied(item: Json) -> Said:
+    """What Prometheus and Grafana read is what stands in grafana/."""
+    if item["kind"] == "PrometheusRule" and name(item) == OURS and item["spec"] != _our_rules():
+        yield "spec", "is not what grafana/prometheus/rules.yaml says: python k8s/generate.py"
+    if DASHBOARD in item["metadata"].get("labels", {}):
+        for key, text in item.get("data", {}).items():
+            file = GRAFANA / "dashboards" / key
+            if not file.exists() or file.read_text("utf-8") != text:
+                yield f"data.{key}", "is not what grafana/dashboards has under that name"
 
 
-def _service(container: Json) -> str | None:
-    words = [*container.get("command", []), *container.get("args", [])]
-    if len(words) == 3 and words[:2] == ["python", "-m"] and words[2] in ("ingest", "dispatcher"):
-        return str(words[2])
-    return str(words[1]) if len(words) == 2 and words[0] == OURS and words[1] in SERVICES else None
+@cache
+def _our_rules() -> Json:
+    told: Json = yaml.safe_load((GRAFANA / "prometheus" / "rules.yaml").read_text("utf-8"))
+    return told
 
 
 def _environment(ours: Ours) -> Said:
@@ -239,73 +221,47 @@ def _objects(ours: Ours) -> Said:
     yield f"{ours.path}.volumeMounts", f"objects.url is {url}, and no volume is there"
 
 
-def _ways(ours: Ours) -> Said:
-    """What it has to reach, and who has to reach it."""
-    if ours.settings is None:
+def _bucket(ours: Ours) -> Said:
+    """Credentials of S3: both, and a region; or a region and an identity of the pod's."""
+    if ours.settings is None or scheme(ours.settings.objects.url) != "s3":
         return
-    for protocol in ("UDP", "TCP"):
-        if not any(ways(ours.bundle, ours.pod, "Egress", 53, protocol)):
-            yield "", f"no NetworkPolicy lets it ask DNS by {protocol}"
-    yield from (("", words) for words in _redis(ours))
-    for what, port in _remote(ours):
-        if not any(ways(ours.bundle, ours.pod, "Egress", port)):
-            yield "", f"no NetworkPolicy lets it reach {what} at port {port}"
-    port = ours.listen.port if ours.listen is not None else 0
-    if any(ours.bundle.of("PodMonitor")) and not lets_in(ours.bundle, ours.pod, port, _PROMETHEUS):
-        yield "", f"no NetworkPolicy lets Prometheus scrape port {port}"
-    if ours.service == "ingest" and not any(ways(ours.bundle, ours.pod, "Ingress", port)):
-        yield "", f"no NetworkPolicy lets anybody send to port {port}"
+    told = dict(ours.stage.environ)
+    keys = [key for key in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY") if key in told]
+    annotated = ours.bundle.find(
+        "ServiceAccount", ours.pod.spec.get("serviceAccountName", ""), ours.pod.namespace
+    )
+    if len(keys) == 1 or (not keys and not (annotated or {}).get("metadata", {}).get("annotations")):
+        yield ours.path, "objects are in a bucket: it needs AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
+    if not {"AWS_REGION", "AWS_DEFAULT_REGION"} & told.keys():
+        yield ours.path, "objects are in a bucket: it needs AWS_REGION"
 
 
-def _redis(ours: Ours) -> Iterator[str]:
-    url = redis_url.parse(ours.settings.redis.url) if ours.settings is not None else None
-    nodes = list(url.nodes) if url is not None else []
-    if url is not None and not nodes:
-        parts = urlsplit(url.plain)
-        nodes = [Address(parts.hostname, parts.port or 6379)] if parts.hostname else []
-    for node in nodes:
-        yield from _server(ours, node.host, node.port)
+def _scratch(ours: Ours) -> Said:
+    mounts = [mount["mountPath"].rstrip("/") for mount in ours.container.get("volumeMounts", [])]
+    if "/tmp" not in mounts:  # noqa: S108 - the place itself is meant
+        yield f"{ours.path}.volumeMounts", "has no /tmp, and its root can't be written"
 
 
-def _server(ours: Ours, host: str, port: int) -> Iterator[str]:
-    """Redis, or a sentinel; a name without a dot is a Service beside it."""
-    if "." in host or ":" in host:
-        if not any(ways(ours.bundle, ours.pod, "Egress", port)):
-            yield f"no NetworkPolicy lets it reach Redis at port {port}"
-        return
-    service = ours.bundle.find("Service", host, ours.pod.namespace)
-    if service is None:
-        yield f"redis.url names {host}, and there is no such Service"
-        return
-    if port not in [each["port"] for each in service["spec"].get("ports", [])]:
-        yield f"redis.url names port {port}, and Service {host} has none such"
-    for pod in ours.bundle.selected({"matchLabels": service["spec"].get("selector", {})}, ours.pod.namespace):
-        if not reaches(ours.bundle, ours.pod, pod, port):
-            yield f"no NetworkPolicy lets it reach {name(pod.owner)} at port {port}"
-
-
-def _remote(ours: Ours) -> Iterator[tuple[str, int]]:
-    settings = ours.settings
-    if settings is None:
-        return
-    if scheme(settings.objects.url) in ("s3", "gs", "az"):
-        yield "the bucket", 443
-    for destination in settings.destinations if ours.service == "dispatcher" else ():
-        url = getattr(destination, "url", None)
-        parts = urlsplit(url.reveal() if isinstance(url, Secret) else str(url or ""))
-        if parts.hostname:
-            yield destination.name, parts.port or (80 if parts.scheme == "http" else 443)
+def _several(ours: Ours) -> Said:
+    """What alerts pass through is there more than once."""
+    if ours.service != "console" and (pods := least(ours.bundle, ours.pod)) < 2:
+        yield "spec.replicas", f"is {pods}: alerts would wait for as long as its node is away"
 
 
 def _image(ours: Ours) -> Said:
     tag = re.search(r":([^/:@]+)(@|$)", ours.container["image"])
     if tag is not None and tag[1] not in (__version__, "latest"):
         yield f"{ours.path}.image", f"is version {tag[1]}, and this is {__version__}"
-    component = ours.pod.labels.get(_COMPONENT)
-    if component != ours.service or ours.pod.labels.get(_LABEL) != OURS:
+    if ours.pod.labels.get(_VERSION, __version__) != __version__:
         yield (
             f"{ours.pod.path}",
-            f"runs {ours.service}, and its labels say {ours.pod.labels.get(_LABEL)}, {component}",
+            f"its pods are labelled {ours.pod.labels[_VERSION]}, and this is {__version__}",
+        )
+    component = ours.pod.labels.get(_COMPONENT)
+    if component != ours.service or ours.pod.labels.get(LABEL) != OURS:
+        yield (
+            f"{ours.pod.path}",
+            f"runs {ours.service}, and its labels say {ours.pod.labels.get(LABEL)}, {component}",
         )
 
 
@@ -314,10 +270,10 @@ def _versions(item: Json) -> Said:
     told = labels.get(_VERSION)
     if told not in (None, __version__):
         yield f"metadata.labels.{_VERSION}", f"is {told}, and this is {__version__}"
-    if item["kind"] in ("Deployment", "StatefulSet") and not {_LABEL, _COMPONENT} <= labels.keys():
-        yield "metadata.labels", f"lacks {_LABEL} or {_COMPONENT}"
-    if DASHBOARD in labels and labels.get(_LABEL) != OURS:
-        yield f"metadata.labels.{_LABEL}", f"is not {OURS}"
+    if item["kind"] in ("Deployment", "StatefulSet") and not {LABEL, _COMPONENT} <= labels.keys():
+        yield "metadata.labels", f"lacks {LABEL} or {_COMPONENT}"
+    if DASHBOARD in labels and labels.get(LABEL) != OURS:
+        yield f"metadata.labels.{LABEL}", f"is not {OURS}"
 
 
 _RULES: tuple[Callable[[Ours], Said], ...] = (
@@ -328,6 +284,9 @@ _RULES: tuple[Callable[[Ours], Said], ...] = (
     _grace,
     _user,
     _objects,
-    _ways,
+    _bucket,
+    _scratch,
+    closed,
+    _several,
     _image,
 )

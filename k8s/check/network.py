@@ -14,6 +14,7 @@ from k8s.check.bundle import Bundle, Found, Json, Pod, fits, name, namespace
 from k8s.check.pods import Said
 
 METADATA = ("169.254.169.254", "fd00:ec2::254")
+PRIVATE = ("10.0.0.1", "100.64.0.1", "172.16.0.1", "192.168.0.1", "fc00::1", "fe80::1")
 _SIDES = (("Ingress", "ingress", "from"), ("Egress", "egress", "to"))
 
 
@@ -23,6 +24,10 @@ def check(bundle: Bundle) -> Found:
         pods = bundle.selected(item["spec"]["podSelector"], namespace(item))
         if not pods:
             yield item, "spec.podSelector", "selects no pod here"
+        if not any(item["spec"]["podSelector"].values()) and any(
+            item["spec"].get(side[1]) for side in _SIDES
+        ):
+            yield item, "spec.podSelector", "opens something for every pod of the namespace"
         for side, rules, peers in _SIDES:
             for index, rule in enumerate(item["spec"].get(rules, [])):
                 path = f"spec.{rules}[{index}]"
@@ -138,14 +143,19 @@ def _rule(bundle: Bundle, item: Json, rule: Json, pods: list[Pod] | None, peers:
 def _too_wide(rule: Json, peers: str) -> Iterator[str]:
     if not rule.get(peers):
         yield f"has no {peers}: that is everybody, everywhere"
+    if not rule.get("ports") or any("port" not in port for port in rule["ports"]):
+        yield "is open at every port"
     for peer in rule.get(peers, []):
-        if peer.get("namespaceSelector") == {} and not peer.get("podSelector"):
-            yield f"an item of {peers} is every pod of every namespace"
+        if peer.get("namespaceSelector") and not fits(peer["namespaceSelector"], {}):
+            continue  # some namespaces
+        if "namespaceSelector" in peer:
+            yield f"an item of {peers} is about every namespace, where anybody may label pods"
         for address in METADATA if "ipBlock" in peer else ():
             if _covers(peer["ipBlock"], address):
                 yield f"reaches {address}, where a cloud answers questions about credentials"
-    if peers == "to" and any("ipBlock" in peer for peer in rule.get(peers, [])) and not rule.get("ports"):
-        yield "is open at every port"
+        for address in PRIVATE if peer.get("ipBlock", {}).get("cidr", "").endswith("/0") else ():
+            if _covers(peer["ipBlock"], address):
+                yield f"reaches private networks, such as {address}'s"
 
 
 def _covers(block: Json, address: str) -> bool:

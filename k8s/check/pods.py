@@ -25,6 +25,7 @@ _FIELDS = re.compile(
 )
 _RESOURCES = re.compile(r"(limits|requests)\.(cpu|memory|ephemeral-storage|hugepages-.+)")
 _SOURCES = ("fieldRef", "resourceFieldRef", "configMapKeyRef", "secretKeyRef", "fileKeyRef")
+_TOPOLOGY = ("kubernetes.io/hostname", "topology.kubernetes.io/zone", "topology.kubernetes.io/region")
 _GRACE = 30  # seconds, when a pod does not say
 
 
@@ -131,6 +132,8 @@ def _environment(pod: Pod) -> Said:
 def _variable(variable: Json) -> Iterator[str]:
     told = variable.get("valueFrom")
     if told is None:
+        if not variable.get("value"):
+            yield "has no value"
         return
     if variable.get("value"):
         yield "has both value and valueFrom"
@@ -163,6 +166,15 @@ def _volumes(pod: Pod) -> Said:
         for source in sources:
             for place in twice(item["path"] for item in _items(volume[source])):
                 yield path, f"two items are put at {place}"
+
+
+def _claims(pod: Pod) -> Said:
+    mounted = {
+        mount["name"] for _, container in pod.containers() for mount in container.get("volumeMounts", [])
+    }
+    for claim in pod.owner["spec"].get("volumeClaimTemplates", []):
+        if claim["metadata"]["name"] not in mounted:
+            yield f"spec.volumeClaimTemplates[{claim['metadata']['name']}]", "is mounted by no container"
 
 
 def _items(source: Any) -> list[Json]:
@@ -201,6 +213,11 @@ def _spread(pod: Pod) -> Said:
         path = f"{pod.path}.topologySpreadConstraints[{index}]"
         if not fits(each.get("labelSelector", {}), pod.labels) or not each.get("labelSelector"):
             yield path, "its selector does not fit the pods it spreads"
+        if (
+            re.search(r"(^|\.|/)(kubernetes|k8s)\.io/", each["topologyKey"])
+            and each["topologyKey"] not in _TOPOLOGY
+        ):
+            yield path, f"no node has a label {each['topologyKey']}"
         if "minDomains" in each and each["whenUnsatisfiable"] != "DoNotSchedule":
             yield path, "minDomains goes with DoNotSchedule alone"
     for key, when in twice((each["topologyKey"], each["whenUnsatisfiable"]) for each in told):
@@ -213,6 +230,7 @@ _RULES: tuple[Callable[[Pod], Said], ...] = (
     _probes,
     _environment,
     _volumes,
+    _claims,
     _resources,
     _life,
     _spread,

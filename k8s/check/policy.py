@@ -190,6 +190,13 @@ def _selector(item: Json) -> Said:
         )
 
 
+def _claim_templates(item: Json) -> Said:
+    for claim in item["spec"].get("volumeClaimTemplates", []):
+        for key in sorted(set(claim["metadata"].get("labels", {})) - _SELECTORS):
+            path = f"spec.volumeClaimTemplates[{claim['metadata']['name']}]"
+            yield path, f"{key}: a claim's template can't be changed later, so it has nothing that may change"
+
+
 def _secret(item: Json) -> Said:
     if item.get("data") or item.get("stringData"):
         yield "data", "holds secrets in a file: a site brings them, or something that encrypts them"
@@ -211,6 +218,12 @@ def _namespace(item: Json) -> Said:
     level = item["metadata"].get("labels", {}).get(_PSS)
     if level != "restricted":
         yield f"metadata.labels.{_PSS}", f"is {level or 'missing'}, and should be restricted"
+    for mode in ("enforce", "audit", "warn"):
+        version = (
+            item["metadata"].get("labels", {}).get(f"pod-security.kubernetes.io/{mode}-version", "latest")
+        )
+        if not re.fullmatch(r"latest|v1\.\d+", version):
+            yield f"metadata.labels.{_PSS}", f"{mode}-version is {version!r}, and no version such as v1.30"
 
 
 def _account(item: Json) -> Said:
@@ -239,7 +252,8 @@ _RULES: tuple[Callable[[Pod], Said], ...] = (
     _secrets,
 )
 _OF_KIND: dict[str, tuple[Callable[[Json], Said], ...]] = {
-    **dict.fromkeys(("Deployment", "StatefulSet", "DaemonSet", "ReplicaSet"), (_selector,)),
+    **dict.fromkeys(("Deployment", "DaemonSet", "ReplicaSet"), (_selector,)),
+    "StatefulSet": (_selector, _claim_templates),
     "Secret": (_secret,),
     "ConfigMap": (_config,),
     "Service": (_service,),

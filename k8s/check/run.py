@@ -7,6 +7,7 @@ from typing import Any
 
 from k8s.check import (
     agreement,
+    durable,
     monitoring,
     network,
     objects,
@@ -30,6 +31,7 @@ CHECKS: tuple[tuple[str, Callable[[Bundle], Found]], ...] = (
     ("monitoring", monitoring.check),
     ("policy", policy.check),
     ("agreement", agreement.check),
+    ("durable", durable.check),
 )
 
 

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 from k8s.check import metrics, provided
 from k8s.check.bundle import Bundle, Found, Json, Pod, name, namespace
 from k8s.check.pods import Said, twice
-from k8s.check.values import share
+from k8s.check.values import quantity, share
 
 _GROUPS = {"Deployment": "apps/v1", "StatefulSet": "apps/v1", "ReplicaSet": "apps/v1"}
 # Metadata of KEDA's triggers, as its scalers read them: required, optional, numbers.
@@ -104,6 +104,19 @@ def _resources(item: Json, pod: Pod) -> Said:
         for container in containers:
             if told["name"] not in container.get("resources", {}).get("requests", {}):
                 yield f"spec.metrics[{index}]", f"container {container['name']} requests no {told['name']}"
+            elif not _reachable(
+                container["resources"], told["name"], told["target"].get("averageUtilization", 0)
+            ):
+                yield (
+                    f"spec.metrics[{index}]",
+                    f"container {container['name']} is stopped at its limit before that",
+                )
+
+
+def _reachable(resources: Json, name: str, percent: int) -> bool:
+    """Whether a container can use so much of its request."""
+    least, most = (quantity(resources.get(part, {}).get(name, "?")) for part in ("requests", "limits"))
+    return least is None or most is None or least * percent / 100 <= most
 
 
 def _scaled(bundle: Bundle, item: Json, pod: Pod) -> Said:
@@ -199,3 +212,5 @@ def _budget(bundle: Bundle, item: Json) -> Said:
         goes = share(spec["maxUnavailable"], pods, up=True) if "maxUnavailable" in spec else pods
         if not (stays < pods and goes > 0):
             yield "spec", f"lets none of {pods} pods of {name(pod.owner)} go: no node could be drained"
+        if goes - stays >= pods > 1:
+            yield "spec", f"lets all {pods} pods of {name(pod.owner)} go at once"

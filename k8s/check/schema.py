@@ -29,6 +29,9 @@ def check(documents: Iterable[Any]) -> Iterator[tuple[Any, str, str]]:
         if not isinstance(document, dict):
             yield document, "", f"is no object, but {type(document).__name__}"
             continue
+        if not all(isinstance(document.get(key), str) for key in ("apiVersion", "kind")):
+            yield document, "", "is no object: it needs apiVersion and kind"
+            continue
         text = json.dumps(document)
         faults = dict.fromkeys(fault for version in VERSIONS for fault in _faults(text, version))
         yield from ((document, *fault) for fault in faults)
@@ -74,11 +77,17 @@ def _validators(version: str) -> dict[tuple[str, str], Any]:
     """By apiVersion and kind."""
     definitions = json.loads((DATA / f"kubernetes-{version}.json").read_text("utf-8"))
     definitions |= json.loads((DATA / "resources.json").read_text("utf-8"))
+    definitions["io.k8s.api.core.v1.PodTemplateSpec"]["required"] = ["spec"]  # as the server has it
+    definitions["io.k8s.api.batch.v1.JobTemplateSpec"]["required"] = ["spec"]
     found = {}
     for name, schema in definitions.items():
         for told in schema.get("x-kubernetes-group-version-kind", []):
             group = f"{told['group']}/" if told["group"] else ""
-            whole = {"$ref": f"#/$defs/{name}", "$defs": definitions, "required": ["metadata"]}
+            needed = [
+                "metadata",
+                *(["spec"] if "spec" in schema["properties"] and told["kind"] != "Namespace" else []),
+            ]
+            whole = {"$ref": f"#/$defs/{name}", "$defs": definitions, "required": needed}
             found[f"{group}{told['version']}", told["kind"]] = _Validator(whole)
     return found
 

@@ -13,6 +13,7 @@ import tempfile
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from pathlib import Path
+from urllib.parse import parse_qsl, urlsplit
 
 from common.config import ConfigError, load
 from common.references import PREFIX
@@ -120,8 +121,17 @@ def load_as(told: Stage) -> Outcome:
             return Outcome(None, tuple(str(each).replace(directory, "") for each in fault.faults))
         # ingest has no secrets of destinations; what is wrong with those is told by services that have
         found = [] if told.service == "ingest" else examine(path, environ=environ).faults
-        faults = tuple(str(each).replace(directory, "") for each in found)
+        texts = [*map(str, found), *_absent(settings.redis.url)]
+        faults = tuple(each.replace(directory, "") for each in texts)
         return Outcome(settings, faults, settings.objects.url.removeprefix(directory))
+
+
+def _absent(url: str) -> list[str]:
+    """Files that the address of Redis names."""
+    told = [value for key, value in parse_qsl(urlsplit(url).query) if key.startswith("ssl_")]
+    return [
+        f"redis.url: there is no {path}" for path in told if path.startswith("/") and not Path(path).exists()
+    ]
 
 
 def _lay_out(root: Path, told: Stage, moved: _Move) -> None:

@@ -108,9 +108,9 @@ def quantity(value: Any) -> float | None:
 
 
 def share(value: int | str, whole: int, *, up: bool) -> int:
-    """A number, or a percentage of `whole` rounded up or down."""
-    if isinstance(value, int):
-        return value
+    """A number, or a percentage of `whole` rounded up or down; 0 for what is neither."""
+    if isinstance(value, int) or not _PERCENT.fullmatch(value):
+        return value if isinstance(value, int) else 0
     part = int(value.removesuffix("%")) * whole
     return -(-part // 100) if up else part // 100
 
