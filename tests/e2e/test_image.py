@@ -5,18 +5,23 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import signal
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
+from common import keys
+from k8s.check.render import NoKubectl, render
+from tests.support import played
 from tests.support.containers import GRACE, Containers
-from tests.support.fleet import DEADLINE, Fleet, Fleets
+from tests.support.fleet import AT, DEADLINE, Fleet, Fleets
 from tests.support.image import BASE, Store, missing
-from tests.support.processes import Processes
+from tests.support.processes import ROOT, Processes, wait_ready
 from tests.support.receiver import Answer
-from tests.support.servers import Server
+from tests.support.servers import Server, free_port
 
 BUILD = 600.0  # seconds; nothing is built when the sources are those of last time
 MOST = 250_000_000  # bytes
@@ -151,14 +156,18 @@ async def half_a_request(url: str, alert: dict[str, Any]) -> Callable[[], Awaita
 
 async def assert_locked_down(containers: Containers, name: str) -> None:
     """Nobody, without any right, on a file system that is not written to."""
-    facts = await containers.facts(name)
-    assert facts["Uid"].split() == facts["Gid"].split() == [str(USER)] * 4
-    assert facts["NoNewPrivs"] == "1"
-    assert {int(facts[name], 16) for name in facts if name.startswith("Cap")} == {0}
+    assert_no_rights(await containers.facts(name))
     attempt = (
         "for d in / /opt/redispatch /etc/redispatch /tmp; do touch $d/x 2>/dev/null && echo $d; done; true"
     )
     assert await containers.told("exec", name, "sh", "-c", attempt) == "/tmp"
+
+
+def assert_no_rights(facts: dict[str, str]) -> None:
+    """Neither root's nor any other, and none to be had."""
+    assert facts["Uid"].split() == facts["Gid"].split() == [str(USER)] * 4
+    assert facts["NoNewPrivs"] == "1"
+    assert {int(facts[name], 16) for name in facts if name.startswith("Cap")} == {0}
 
 
 async def test_sigterm_while_it_is_imported(containers: Containers) -> None:
@@ -174,3 +183,69 @@ async def test_it_listens_to_nobody_unasked(containers: Containers) -> None:
     process = await containers.start("python", "-m", "ingest")
     assert await process.wait_exit() == 1
     assert "set ingest.allow_anonymous if that is meant" in process.text
+
+
+@pytest.fixture
+def bundle() -> str:
+    """What the overlay for trying out renders to."""
+    try:
+        return render(ROOT / "k8s/overlays/dev")
+    except NoKubectl as fault:
+        if "CI" in os.environ:
+            raise
+        pytest.skip(str(fault))
+
+
+async def test_of_two_replicas_of_the_deployment_one_is_killed(
+    store: Store, bundle: str, fleets: Fleets, valkey: Server, processes: Processes
+) -> None:
+    fleet = await fleets(valkey, ingest={"allow_anonymous": True})  # the image has it listen to everybody
+    containers = Containers(store, processes, fleet.config())
+    deployment = played.find(bundle, "Deployment", "redispatch-dispatcher")
+    ports = [free_port(), free_port()]
+    replicas = [
+        played.replica(deployment, number, store.image, environ(fleet, port))
+        for number, port in enumerate(ports)
+    ]
+    config = played.config_map("redispatch-config", **{"redispatch.yaml": containers.config.read_text()})
+    manifest = processes.config(
+        yaml.safe_dump_all([config, *played.claims(deployment), *replicas]), "play.yaml"
+    )
+    clear(store, manifest)  # what a test that was killed has left
+    try:
+        await containers.told("play", "kube", "--network=host", str(manifest))
+        for port in ports:
+            await wait_ready(f"http://127.0.0.1:{port}/readyz")
+        pods = [f"{replica['metadata']['name']}-pod-0" for replica in replicas]
+        facts = [await containers.facts(f"{pod}-redispatch") for pod in pods]
+        for fact in facts:
+            assert_no_rights(fact)
+        await nothing_is_lost(fleet, int(facts[0]["Pid"]))
+        known = fleet.server.cli("XINFO", "CONSUMERS", AT.stream, keys.GROUP)
+        assert {*pods} <= {told[1].rpartition("-")[0] for told in known}
+    finally:
+        store.told(
+            "podman", "play", "kube", "--down", str(manifest), check=False
+        )  # it may not have come so far
+        store.told("podman", "volume", "prune", "--force")
+
+
+def clear(store: Store, manifest: Path) -> None:
+    """Nothing of it runs or is kept."""
+    store.told("podman", "play", "kube", "--down", str(manifest), check=False)  # fails where there is nothing
+    store.told("podman", "volume", "prune", "--force")
+
+
+def environ(fleet: Fleet, port: int) -> dict[str, str]:
+    """What differs from the manifest: one machine's ports, and the test's server."""
+    return {"REDISPATCH_DISPATCHER_LISTEN": f"127.0.0.1:{port}", "REDISPATCH_REDIS_URL": fleet.url}
+
+
+async def nothing_is_lost(fleet: Fleet, pid: int) -> None:
+    """A dispatcher is killed while alerts come in and go out."""
+    ingest = await fleet.ingest()
+    async with fleet.load(ingest):
+        await fleet.flowing()
+        os.kill(pid, signal.SIGKILL)
+        await fleet.flowing()
+    await fleet.settled()
