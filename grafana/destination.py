@@ -2,8 +2,17 @@
 
 from __future__ import annotations
 
-from grafana.panels import TO, Dashboard, Panel, Row, booked, every, quantile, rate
+from grafana.panels import NONE, TO, Dashboard, Panel, Row, booked, every, happened, quantile, rate
 
+GATES = {
+    0: ("open", "green"),
+    1: ("throttled", "yellow"),
+    2: ("breaker", "orange"),
+    3: ("paused", "blue"),
+    4: ("gone", "red"),
+}
+_CLOSED = (f'redispatch_gate_closed{{{TO},reason="{text}"}} * {n}' for n, (text, _) in GATES.items() if n)
+GATE = f"max by (destination) ({' or '.join(_CLOSED)})"
 SEEN = every("canary_last_success_timestamp_seconds")
 CANARY = f"sum by (destination) (rate(redispatch_canary_end_to_end_seconds_{{}}{{{{{TO}}}}}[10m]))"
 QUEUE = Row(
@@ -11,9 +20,9 @@ QUEUE = Row(
     (
         Panel(
             "Depth",
-            "Waiting, in flight or retrying, and the cap above which newcomers become dead letters.",
+            "Deliveries waiting, in flight or retrying.",
             "short",
-            {"{{destination}}": every("queue_depth"), "limit {{destination}}": every("queue_limit")},
+            {"{{destination}}": every("queue_depth")},
             "the-queue-is-full",
         ),
         Panel(
@@ -50,11 +59,11 @@ QUEUE = Row(
         ),
         Panel(
             "Gate",
-            "1: nothing is sent, for this reason.",
+            "Why nothing is sent; throttled and breaker end by themselves, paused and gone by resume.",
             "short",
-            {"{{destination}} {{reason}}": every("gate_closed", "destination", "reason")},
+            {"{{destination}}": GATE},
             "a-closed-gate",
-            warn=1,
+            states=GATES,
         ),
     ),
 )
@@ -65,22 +74,25 @@ SENT = Row(
             "Attempts",
             "By outcome.",
             "cps",
-            {"{{destination}} {{outcome}}": rate("attempts_total", "destination", "outcome")},
+            {"{{destination}} {{outcome}}": happened("attempts_total", "destination", "outcome")},
             "nothing-is-delivered",
+            nothing=NONE,
         ),
         Panel(
             "Deliveries ended",
             "The rate at which deliveries end, by result.",
             "cps",
-            {"{{destination}} {{result}}": rate("deliveries_total", "destination", "result")},
+            {"{{destination}} {{result}}": happened("deliveries_total", "destination", "result")},
             "nothing-is-delivered",
+            nothing=NONE,
         ),
         Panel(
             "Retries",
             "By the outcome before.",
             "cps",
-            {"{{destination}} {{reason}}": rate("retries_total", "destination", "reason")},
+            {"{{destination}} {{reason}}": happened("retries_total", "destination", "reason")},
             "nothing-is-delivered",
+            nothing=NONE,
         ),
         Panel(
             "One attempt",
@@ -118,21 +130,30 @@ DEAD = Row(
     (
         Panel(
             "Dead letters",
-            "How many there are, and the cap at which what would die waits in `retry`.",
+            "How many there are. Nobody gets these unless somebody acts.",
             "short",
-            {"{{destination}}": every("dead_letters"), "limit {{destination}}": every("dead_letters_limit")},
-            "dead-letters-reach-their-limit",
+            {"{{destination}}": every("dead_letters")},
+            "dead-letters",
         ),
         Panel(
             "Died, by reason",
             "What was given up, by whomever: dispatchers, ingest (`queue_full`) or `retire` (`removed`).",
-            "short",
-            {
-                "{{destination}} {{reason}}": booked(
-                    "dead_total", "destination", "reason", within="$__rate_interval"
-                )
-            },
+            "cps",
+            {"{{destination}} {{reason}}": booked("dead_total", "destination", "reason")},
             "dead-letters",
+            nothing=NONE,
+        ),
+        Panel(
+            "Share of the limits",
+            "At 100 % newcomers die, with dead letters at theirs, too, nothing comes in or dies any more.",
+            "percentunit",
+            {
+                "{{destination}} queue": f"{every('queue_depth')} / {every('queue_limit')}",
+                "{{destination}} dead letters": f"{every('dead_letters')} / {every('dead_letters_limit')}",
+            },
+            "dead-letters-reach-their-limit",
+            warn=0.5,
+            bad=0.8,
         ),
         Panel(
             "Ledger",
@@ -144,6 +165,7 @@ DEAD = Row(
             },
             "the-ledger-is-not-0",
             bad=1,
+            width=12,
         ),
         Panel(
             "Taken over, and too late",
@@ -154,7 +176,13 @@ DEAD = Row(
                 "{{destination}} fenced": rate("fenced_total", "destination"),
             },
             "a-dispatcher-makes-no-progress",
+            width=12,
         ),
+    ),
+)
+CANARIES = Row(
+    "Would a new one get there?",
+    (
         Panel(
             "Since the last canary",
             "How long ago a canary last arrived on this destination's way; no data when they are off.",
@@ -163,6 +191,7 @@ DEAD = Row(
             "a-canary-is-late",
             warn=90,
             bad=180,
+            width=12,
         ),
         Panel(
             "Canary, end to end",
@@ -172,6 +201,7 @@ DEAD = Row(
             "a-canary-is-late",
             warn=1,
             bad=10,
+            width=12,
         ),
     ),
 )
@@ -179,7 +209,7 @@ DASHBOARD = Dashboard(
     "redispatch-destination",
     "redispatch: destinations",
     "What waits for a destination, what is sent to it, and what was given up.",
-    (QUEUE, SENT, DEAD),
+    (QUEUE, SENT, DEAD, CANARIES),
     {
         "namespace": "label_values(redispatch_queue_limit, namespace)",
         "job": "label_values(redispatch_queue_limit, job)",

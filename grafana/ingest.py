@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from grafana.panels import ALL, Dashboard, Panel, Row, grown, quantile, rate
+from grafana.panels import ALL, NONE, Dashboard, Panel, Row, grown, happened, quantile, rate
 
 REQUESTS = "ingest_request_seconds"
 IN = Row(
@@ -12,22 +12,25 @@ IN = Row(
             "Items by source",
             "Alerts and readings, whatever became of them.",
             "cps",
-            {"{{source}}": rate("alerts_total", "source", to=ALL)},
+            {"{{source}}": happened("alerts_total", "source", to=ALL)},
             "",
+            nothing=NONE,
         ),
         Panel(
             "Items by outcome",
             "`duplicate`: known; `conflict`: known with another content; `refused`: answered with 503.",
             "cps",
-            {"{{outcome}}": rate("alerts_total", "outcome", to=ALL)},
+            {"{{outcome}}": happened("alerts_total", "outcome", to=ALL)},
             "",
+            nothing=NONE,
         ),
         Panel(
             "Requests by code",
             "All routes.",
             "reqps",
-            {"{{code}}": rate("ingest_requests_total", "code", to=ALL)},
+            {"{{code}}": happened("ingest_requests_total", "code", to=ALL)},
             "",
+            nothing=NONE,
         ),
     ),
 )
@@ -77,22 +80,24 @@ REFUSED = Row(
             "429: over its rate. 503: no room, or no Redis; senders keep theirs. Others: their mistakes.",
             "reqps",
             {
-                "{{code}} {{route}}": rate(
+                "{{code}} {{route}}": happened(
                     "ingest_requests_total", "code", "route", to=ALL + ',code=~"4..|5.."'
                 )
             },
             "the-queue-is-full",
+            nothing=NONE,
         ),
         Panel(
             "Items refused or invalid",
             "By source.",
             "cps",
             {
-                "{{source}} {{outcome}}": rate(
+                "{{source}} {{outcome}}": happened(
                     "alerts_total", "source", "outcome", to=ALL + ',outcome=~"refused|invalid"'
                 )
             },
             "",
+            nothing=NONE,
         ),
         Panel(
             "Processes",

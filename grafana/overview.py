@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from grafana.panels import ALL, TO, Dashboard, Panel, Row, every, rate
+from grafana.destination import GATE, GATES
+from grafana.panels import ALL, NONE, TO, Dashboard, Panel, Row, every, happened, quantile
 
 LOST_ENTRIES = f"increase(redispatch_lost_entries_total{{{TO}}}[$__range])"
 LOST = Row(
@@ -51,6 +52,7 @@ LOST = Row(
     ),
 )
 FULLEST = f"max({every('queue_depth')} / {every('queue_limit')})"
+OVERDUE = f"{every('retry_overdue_seconds')} unless ({every('gate_closed')} == 1)"
 UNREAD = (
     f"({every('consumers')} == bool 0)"
     f" unless ({every('gate_closed')} == 1) unless ({every('destination_removed')} == 1)"
@@ -71,9 +73,9 @@ LATE = Row(
         ),
         Panel(
             "Retry overdue",
-            "How long the first retry of any destination has been due.",
+            "How long the first retry of any destination has been due, behind an open gate.",
             "s",
-            {"overdue": f"max({every('retry_overdue_seconds')})"},
+            {"overdue": f"max({OVERDUE}) or vector(0)"},
             "retries-are-overdue",
             warn=30,
             bad=120,
@@ -170,6 +172,8 @@ STUCK = Row(
         ),
     ),
 )
+_OURS = 'ALERTS{{alertname=~"Redispatch.*",alertstate="{}"}}'
+ALARMS = f"max by (alertname) ({_OURS.format('firing')} * 2 or {_OURS.format('pending')})"
 FLOW = Row(
     "Flow",
     (
@@ -177,22 +181,29 @@ FLOW = Row(
             "Alerts in",
             "Items by what became of them; `refused` was answered with 503, and the sender keeps it.",
             "cps",
-            {"{{outcome}}": rate("alerts_total", "outcome", to=ALL)},
+            {"{{outcome}}": happened("alerts_total", "outcome", to=ALL)},
             "",
+            nothing=NONE,
         ),
         Panel(
             "Deliveries out",
             "Deliveries that ended, by result.",
             "cps",
-            {"{{result}}": rate("deliveries_total", "result")},
+            {"{{result}}": happened("deliveries_total", "result")},
             "nothing-is-delivered",
+            nothing=NONE,
         ),
         Panel(
             "Attempts that failed",
-            "By outcome.",
+            "By destination and outcome.",
             "cps",
-            {"{{outcome}}": rate("attempts_total", "outcome", to=TO + ',outcome!="delivered"')},
+            {
+                "{{destination}} {{outcome}}": happened(
+                    "attempts_total", "destination", "outcome", to=TO + ',outcome!="delivered"'
+                )
+            },
             "nothing-is-delivered",
+            nothing=NONE,
         ),
         Panel(
             "Queues",
@@ -202,35 +213,39 @@ FLOW = Row(
             "the-queue-is-full",
         ),
         Panel(
-            "Queues, share of their limit",
-            "At 100 % newcomers become dead letters.",
-            "percentunit",
-            {"{{destination}}": f"{every('queue_depth')} / {every('queue_limit')}"},
-            "the-queue-is-full",
-            warn=0.8,
-            bad=1,
+            "End to end, 99 %",
+            "From acceptance to delivery, retries included, of those that were delivered.",
+            "s",
+            {"{{destination}}": quantile(0.99, "end_to_end_seconds", "destination")},
+            "deliveries-wait-for-long",
+            warn=60,
+            bad=600,
         ),
         Panel(
-            "Processes",
-            "Dispatchers that are scraped, and processes of ingest.",
+            "Dead letters of each",
+            "Deliveries given up, and not yet replayed or discarded.",
             "short",
-            {
-                "dispatchers": f"count(redispatch_last_progress_timestamp_seconds{{{ALL}}})",
-                "ingest": f"sum(redispatch_ingest_workers{{{ALL}}})",
-            },
-            "no-dispatcher-is-seen",
+            {"{{destination}}": every("dead_letters")},
+            "dead-letters",
         ),
         Panel(
             "Alarms",
             "Rules of redispatch that are pending or firing.",
             "short",
-            {
-                "{{alertname}} ({{alertstate}})": (
-                    'sum by (alertname, alertstate) (ALERTS{alertname=~"Redispatch.*"})'
-                )
-            },
+            {"{{alertname}}": ALARMS},
             "",
-            width=24,
+            states={1: ("pending", "orange"), 2: ("firing", "red")},
+            nothing="none",
+            width=12,
+        ),
+        Panel(
+            "Gates",
+            "Why nothing is sent; throttled and breaker end by themselves, paused and gone by resume.",
+            "short",
+            {"{{destination}}": GATE},
+            "a-closed-gate",
+            states=GATES,
+            width=12,
         ),
     ),
 )

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from grafana_foundation_sdk.builders import common as look
 from grafana_foundation_sdk.builders import dashboard as build
-from grafana_foundation_sdk.builders import prometheus, stat, timeseries
+from grafana_foundation_sdk.builders import prometheus, stat, statetimeline, timeseries
 from grafana_foundation_sdk.cog.encoder import JSONEncoder
 from grafana_foundation_sdk.models.common import (
     BigValueColorMode,
@@ -20,20 +21,23 @@ from grafana_foundation_sdk.models.common import (
     LegendDisplayMode,
     LegendPlacement,
     TooltipDisplayMode,
+    VisibilityMode,
 )
 from grafana_foundation_sdk.models.dashboard import (
     DashboardCursorSync,
     DashboardLinkType,
     DataSourceRef,
-    DynamicConfigValue,
     Threshold,
     ThresholdsMode,
+    ValueMap,
+    ValueMappingResult,
     VariableOption,
     VariableRefresh,
 )
 
 ALL = 'namespace=~"$namespace",job=~"$job"'
 TO = ALL + ',destination=~"$destination"'
+NONE = "none in this time"  # stands in a panel whose queries leave out what did not happen
 WIDTH = 24  # columns of a dashboard
 SOURCE = DataSourceRef(type_val="prometheus", uid="${datasource}")
 # Where docs/operations.md can be read from Grafana; below /public is what lies in Grafana's own directory.
@@ -53,6 +57,8 @@ class Panel:
     bad: float | None = None
     least: float | None = None  # instead of both: below this it is bad
     number: bool = False  # one number instead of lines
+    states: Mapping[int, tuple[str, str]] | None = None  # text and colour of each value, instead of lines
+    nothing: str = "no data"  # what stands there when no query has an answer
     width: int = 8
 
 
@@ -80,9 +86,17 @@ def every(metric: str, *labels: str, to: str = TO) -> str:
     return f"max by ({', '.join(labels or ('destination',))}) (redispatch_{metric}{{{to}}})"
 
 
-def booked(metric: str, *labels: str, within: str) -> str:
-    """How much a counter grew that Redis counts and every dispatcher shows."""
-    return f"max by ({', '.join(labels)}) (increase(redispatch_{metric}{{{TO}}}[{within}]))"
+def booked(metric: str, *labels: str) -> str:
+    """Like `happened`, of a counter that Redis counts and every dispatcher shows."""
+    by, series = ", ".join(labels), f"redispatch_{metric}{{{TO}}}"
+    per_second = f"max by ({by}) (rate({series}[$__rate_interval]))"
+    return f"{per_second} and max by ({by}) (increase({series}[$__range])) > 0"
+
+
+def happened(metric: str, *labels: str, to: str = TO) -> str:
+    """A counter per second, like `rate`, without the series that did not grow in the time shown: a legend of
+    what happened, and not of all that might have."""
+    return f"{rate(metric, *labels, to=to)} and {grown(metric, *labels, to=to)} > 0"
 
 
 def rate(metric: str, *labels: str, to: str = TO) -> str:
@@ -90,9 +104,9 @@ def rate(metric: str, *labels: str, to: str = TO) -> str:
     return f"sum by ({', '.join(labels)}) (rate(redispatch_{metric}{{{to}}}[$__rate_interval]))"
 
 
-def grown(metric: str, *labels: str, to: str = TO, within: str = "$__range") -> str:
+def grown(metric: str, *labels: str, to: str = TO) -> str:
     """How much a counter grew in the time shown, of all processes together."""
-    return f"sum by ({', '.join(labels)}) (increase(redispatch_{metric}{{{to}}}[{within}]))"
+    return f"sum by ({', '.join(labels)}) (increase(redispatch_{metric}{{{to}}}[$__range]))"
 
 
 def quantile(share: float, metric: str, *labels: str, to: str = TO) -> str:
@@ -137,11 +151,14 @@ def _variables(
     yield build.TextBoxVariable("runbook").label("Runbook").description(text).default_value(RUNBOOK)
 
 
-def _panel(panel: Panel) -> stat.Panel | timeseries.Panel:
-    made = _number() if panel.number else _lines(panel)
+_Made: TypeAlias = stat.Panel | timeseries.Panel | statetimeline.Panel
+
+
+def _panel(panel: Panel) -> _Made:
+    made = _states(panel.states) if panel.states else _number() if panel.number else _lines(panel)
     made.title(panel.title).description(panel.text).unit(panel.unit).datasource(SOURCE)
     made.height(4 if panel.number else 8).span(panel.width).min(0)
-    made.thresholds(_thresholds(panel)).no_value("no data")
+    made.thresholds(_thresholds(panel)).no_value(panel.nothing)
     if panel.heading:
         link = build.DashboardLink("What to do").type(DashboardLinkType.LINK).target_blank(True)
         made.links([link.url(f"${{runbook}}#{panel.heading}")])
@@ -156,15 +173,21 @@ def _number() -> stat.Panel:
     return made.reduce_options(look.ReduceDataOptions().calcs(["lastNotNull"]))
 
 
+def _states(states: Mapping[int, tuple[str, str]]) -> statetimeline.Panel:
+    """A bar for each series, in the colours of its states."""
+    told = {str(value): ValueMappingResult(text=text, color=color) for value, (text, color) in states.items()}
+    legend = look.VizLegendOptions().display_mode(LegendDisplayMode.LIST).placement(LegendPlacement.BOTTOM)
+    made = statetimeline.Panel().mappings([ValueMap(options=told)]).legend(legend.show_legend(True))
+    return made.show_value(VisibilityMode.AUTO).row_height(0.8).fill_opacity(80)
+
+
 def _lines(panel: Panel) -> timeseries.Panel:
     legend = look.VizLegendOptions().display_mode(LegendDisplayMode.TABLE).placement(LegendPlacement.BOTTOM)
+    legend.sort_by("Max").sort_desc(True)
     made = timeseries.Panel().legend(legend.show_legend(True).calcs(["lastNotNull", "max"]))
     made.tooltip(look.VizTooltipOptions().mode(TooltipDisplayMode.MULTI)).fill_opacity(10)
     if panel.warn is not None or panel.bad is not None:
         made.thresholds_style(look.GraphThresholdsStyleConfig().mode(GraphTresholdsStyleMode.DASHED))
-    if "limit {{destination}}" in panel.queries:
-        dashes = DynamicConfigValue(id_val="custom.lineStyle", value={"fill": "dash", "dash": [10, 10]})
-        made.override_by_regexp("limit .*", [dashes])
     return made
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from grafana.panels import ALL, Dashboard, Panel, Row, grown, quantile, rate
+from grafana.panels import ALL, NONE, Dashboard, Panel, Row, grown, happened, quantile, rate
 
 SAFE = Row(
     "Safe?",
@@ -19,8 +19,9 @@ SAFE = Row(
             "Errors",
             "Commands that brought no result, by kind; `oom`: maxmemory was reached, and ingest answers 503.",
             "cps",
-            {"{{job}} {{kind}}": rate("redis_errors_total", "job", "kind", to=ALL)},
+            {"{{job}} {{kind}}": happened("redis_errors_total", "job", "kind", to=ALL)},
             "redis-is-unsafe",
+            nothing=NONE,
         ),
         Panel(
             "Consumer groups made again",

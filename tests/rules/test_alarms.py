@@ -226,6 +226,12 @@ def test_every_alarm_has_a_case() -> None:
     assert sorted(cases) == sorted((rule["alert"], rule["labels"]["severity"]) for rule in RULES)
 
 
+def test_every_alarm_comes_and_goes_on_running_services() -> None:
+    text = (ROOT / "tests" / "e2e" / "test_alarms_in_life.py").read_text("utf-8")
+    names = {rule["alert"].removeprefix("Redispatch") for rule in RULES}
+    assert {name for name in names if f'"{name}"' not in text and f"Redispatch{name}" not in text} == set()
+
+
 def test_alarms_are_raised_and_end(tmp_path: Path) -> None:
     tests = [*map(as_quiet_test, QUIET), *map(as_test, CASES)]
     content = {"rule_files": [str(PROMETHEUS / "rules.yaml")], "evaluation_interval": "1m", "tests": tests}

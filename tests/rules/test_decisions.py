@@ -60,13 +60,17 @@ def test_each_dependency_has_its_reason() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
     extras = project["project"]["optional-dependencies"]
     told = rows(OTHER.read_text("utf-8"))
-    heads = [place for place, cells in enumerate(told) if cells[0] in ("dependency", "extra", "to build")]
-    plain, extra, build = (
+    tables = ("dependency", "extra", "group", "to build")
+    heads = [place for place, cells in enumerate(told) if cells[0] in tables]
+    plain, extra, group, build = (
         told[start + 1 : end] for start, end in zip(heads, [*heads[1:], len(told)], strict=True)
     )
     assert {cells[0] for cells in plain} == names(project["project"]["dependencies"])
     wanted = {(name, package) for name in extras for package in names(extras[name])}
     assert {(cells[0], cells[1]) for cells in extra} == wanted
+    groups = project["dependency-groups"]
+    wanted = {(name, package) for name in groups for package in names(groups[name])}
+    assert {(cells[0], cells[1]) for cells in group} == wanted
     lines = (ROOT / "requirements.in").read_text("utf-8").splitlines()
     built = names([line for line in lines if not line.startswith("#")])
     assert {cells[0] for cells in build} == built

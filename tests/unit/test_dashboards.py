@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import pytest
@@ -87,3 +88,10 @@ def test_what_provisions_grafana_and_prometheus_finds_the_services() -> None:
     }
     [provider] = read("provisioning/dashboards/redispatch.yaml")["providers"]
     assert provider["type"] == "file"
+
+
+def test_every_picture_is_shown_and_light() -> None:
+    shown = set(re.findall(r"\(pictures/([\w-]+\.png)\)", (DOCS / "dashboards.md").read_text("utf-8")))
+    there = {path.name: path.stat().st_size for path in (DOCS / "pictures").iterdir()}
+    assert shown == set(there)
+    assert max(there.values()) < 200_000
