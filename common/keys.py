@@ -100,6 +100,14 @@ def resolved(namespace: str, destination: str, incident: str) -> str:
     return f"{tag(namespace, destination)}resolved:{incident}"
 
 
+def canary(namespace: str, destination: str, key: str) -> str:
+    """as above: what the canaries of a destination have of these, by the same names.
+
+    Written by ingest, the dispatcher; read by ingest, the dispatcher. No TTL.
+    """
+    return f"{tag(namespace, f'{destination}/canary')}{key}"
+
+
 def incident(namespace: str, incident: str) -> str:
     """string: what is known of an incident, with its latest closed episodes, one line of words.
 

@@ -43,6 +43,7 @@ ROLES = {
         commands=(*_ALWAYS, "SADD", "SMEMBERS", "GET"),
         writes=(
             *("stream", "retry", "record", "dead", "ledger", "objects", "incident", "destinations"),
+            "canary",
             *("readings", "rule", "allowance"),
         ),
     ),
@@ -57,7 +58,7 @@ ROLES = {
         ),
         writes=(
             *("stream", "retry", "record", "dead", "gate", "rate", "ledger", "objects", "resolved"),
-            *("destinations", "sweep"),
+            *("destinations", "sweep", "canary"),
         ),
     ),
     "operator": Role(

@@ -13,7 +13,7 @@ import yaml
 from grafana import generate
 from grafana.destination import GATES
 from tests.rules.pages import ROOT
-from tests.support.fleet import NAME, Fleet, Fleets, Running
+from tests.support.fleet import Fleet, Fleets, Running
 from tests.support.processes import Processes
 from tests.support.prometheus import Prometheus, started
 from tests.support.receiver import Answer, Receiver, Request

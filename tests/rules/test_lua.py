@@ -20,7 +20,7 @@ MEANT = {
     "settle": {"s.record": "record", "KEYS": "record"},
     "claim": {"KEYS": "record resolved"},
 }
-WITHOUT_A_SCRIPT = {"destinations", "sweep"}
+WITHOUT_A_SCRIPT = {"destinations", "sweep", "canary"}
 AT_MAXMEMORY = "flags=allow-oom"
 
 each_script = pytest.mark.parametrize("name", FILES)

@@ -10,8 +10,8 @@ from tests.rules.test_lua import FILES, KINDS, used
 
 # Keys that a service touches by commands of its own, not by a script.
 BY_ITSELF = {
-    "ingest": {"destinations", "record"},
-    "dispatcher": {"destinations", "stream", "objects", "sweep"},
+    "ingest": {"destinations", "record", "canary"},
+    "dispatcher": {"destinations", "stream", "objects", "sweep", "canary"},
     "operator": {"destinations", "dead", "stream", "retry"},
 }
 
