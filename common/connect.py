@@ -17,7 +17,7 @@ from redis.asyncio.connection import parse_url
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
-from common import redis_url, settings
+from common import redis_url, settings, tls_faults
 from common.connection import QUICK, QuickConnection, Tcp
 from common.redis_url import Kind, RedisUrl
 from common.redis_url import masked as masked
@@ -124,9 +124,10 @@ def describe(fault: errors.RedisError, url: str) -> str:
         case Unknown():
             what = f"can't be found: {fault}."
         case errors.TimeoutError():
-            what = "does not answer in time: is it running?"
+            tls = url.startswith("rediss")
+            what = f"does not answer in time: is it running{', and with TLS on this port' if tls else ''}?"
         case errors.ConnectionError():
-            what = f"can't be reached{_why(fault)}: is it running?"
+            what = tls_faults.why(fault, url) or f"can't be reached{_why(fault)}: is it running?"
         case errors.InvalidResponse():
             what = "is something else, which does not speak its protocol."
         case _:

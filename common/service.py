@@ -13,6 +13,7 @@ import sys
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
 import uvloop
 from msgspec import structs
@@ -102,11 +103,23 @@ def told_config(name: str, words: Sequence[str] | None = None) -> str | None:
     return told
 
 
+def _told_by_loop(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """uvloop takes what still comes over TLS, after we hung up, for an error that nobody was told of."""
+    fault = context.get("exception")
+    if str(context.get("message")).startswith("Fatal error on SSL protocol") and isinstance(
+        fault, OSError | RuntimeError
+    ):
+        log.Log("service").info("tls_after_end", error=fault)
+    else:
+        loop.default_exception_handler(context)
+
+
 async def _until_told(settings: Settings, serve: Serve, watch: Watch, hurry: asyncio.Event) -> None:
-    stop = asyncio.Event()
+    stop, loop = asyncio.Event(), asyncio.get_running_loop()
+    loop.set_exception_handler(_told_by_loop)
     told = {signal.SIGTERM: stop, signal.SIGINT: stop, signal.SIGHUP: hurry}
     for number, event in told.items():
-        asyncio.get_running_loop().add_signal_handler(number, event.set)
+        loop.add_signal_handler(number, event.set)
     await serve(settings, stop, watch)
 
 

@@ -28,12 +28,20 @@ class Authority:
         """Its own certificate, PEM."""
         return self._pem(self._name)
 
-    def issue(self, name: str) -> tuple[str, str]:
-        """A certificate with its key, PEM, good for a server on 127.0.0.1 and for a client."""
+    def issue(self, name: str, days: int = 2) -> tuple[str, str]:
+        """A certificate with its key, PEM, for a server on 127.0.0.1 and for a client; 0 days: expired."""
         extensions = self._directory / "extensions"
         extensions.write_text("subjectAltName=IP:127.0.0.1\nextendedKeyUsage=serverAuth,clientAuth\n")
         self._openssl("req", "-subj", f"/CN={name}", *self._new(name))
-        signed = ["-CA", f"{self._name}.crt", "-CAkey", f"{self._name}.key", "-CAcreateserial", "-days", "2"]
+        signed = [
+            "-CA",
+            f"{self._name}.crt",
+            "-CAkey",
+            f"{self._name}.key",
+            "-CAcreateserial",
+            "-days",
+            str(days),
+        ]
         self._openssl(
             "x509", "-req", "-in", f"{name}.crt", *signed, "-extfile", str(extensions), "-out", f"{name}.pem"
         )
