@@ -30,7 +30,29 @@ Drawn from the commands by `docs/generate.py`; a test keeps it current. What to 
   booked. Where nobody can answer, the command wants `--yes`.
 - **Completion**: `redispatch completion bash`, `zsh` or `fish` prints what the shell wants; it completes
   commands, options, reasons and the destinations of the configuration.
+- **`redispatch COMMAND | head`** and the like end it quietly.
 - Passwords in addresses print as `***`. What senders wrote is shown with its control characters escaped.
+
+## What `--json` prints
+
+| command | document |
+|---|---|
+| `check` | `{valid, faults[], warnings[], memory, summary}`; faults and warnings are `{place, message}` |
+| `send` | `{status, answer}`: what ingest said |
+| `status` | `{redis{url}, destinations[], ledger[]}`; a destination is `{name, depth, in_flight, retrying, \
+dead_letters, oldest_age_seconds, gate{state, reason, until}, consumers, removed}`, with `--watch` also \
+`rate`, deliveries per second since the line before |
+| `ledger` | `{ledger[]}`, each `{destination, accepted, replayed, delivered, duplicate, superseded, died, \
+discarded, lost, unaccounted}` |
+| `ledger accept` | `{destination, lost, discarded}`: what was booked |
+| `dead show`, `list` | an array of `{destination, id, key, reason, error, status, attempts, deliveries, \
+first_at, died_at}`; `show` and each line of `export` have `alert`, too, or `alert_base64` when it is no \
+text |
+| `dead replay`, `discard` | `{dry_run, interrupted, matched, replayed, destinations[]}` (`discarded`), each \
+`{name, matched, replayed, gone, full}`; `gone` were moved by somebody else meanwhile |
+| `pause`, `resume` | `{destination, state, depth, before{state, reason}}` |
+| `retire` | `{destination, moved, left, full, interrupted}` |
+| `explain` | `{reading, rules[], alerts[], unknown[]}` |
 """
 
 

@@ -19,9 +19,10 @@ from tests.support.books import Book, link
 from tests.support.fleet import eventually
 from tests.support.ops import Command, drained
 from tests.support.processes import ROOT, Processes
-from tests.support.servers import Server, free_port
+from tests.support.servers import Server, free_port, one_kind
 
 LEDGER = "destination accepted replayed delivered duplicate superseded died discarded lost unaccounted"
+ROWS = (ROOT / "docs" / "commands.md").read_text("utf-8").partition("`--json` prints")[2].split("\n")
 ZERO = dict.fromkeys(LEDGER.split()[1:], 0)
 
 
@@ -219,6 +220,38 @@ def test_what_was_done_as_json(redispatch: Command, pager: Book) -> None:
     Book(pager.link, "old").wait(2)
     told = redispatch.json("retire", "old", "--yes")
     assert told == {"destination": "old", "moved": 2, "left": 0, "full": False, "interrupted": False}
+
+
+@one_kind
+def test_documents_are_those_of_the_page(redispatch: Command, pager: Book) -> None:
+    pager.die(3)
+    Book(pager.link, "old")
+    redispatch.sections["routes"] = [{"to": ["pager"]}]  # a warning: nothing leads to chat
+    for words, rows in (
+        (["check"], ["check"]),
+        (["status"], ["status", "ledger"]),
+        (["ledger"], ["ledger"]),
+        (["ledger", "accept", "pager"], ["ledger accept"]),
+        (["dead", "show"], ["dead show"]),
+        (["dead", "replay", "--limit", "1"], ["dead replay"]),
+        (["pause", "pager"], ["pause"]),
+        (["retire", "old"], ["retire"]),
+    ):
+        text = "".join(row for row in ROWS for name in rows if row.startswith(f"| `{name}`"))
+        told = {word for shape in re.findall(r"`(\{.*?\})`", text) for word in re.findall(r"\w+", shape)}
+        assert told == set(names(redispatch.json(*words))), words
+
+
+def names(document: object) -> Iterator[str]:
+    """Of all members, but for those of an alert."""
+    if isinstance(document, dict):
+        for name, value in document.items():
+            if name != "alert":
+                yield name
+                yield from names(value)
+    elif isinstance(document, list):
+        for each in document:
+            yield from names(each)
 
 
 def test_pause_and_resume(redispatch: Command, pager: Book) -> None:

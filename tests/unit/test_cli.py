@@ -100,6 +100,19 @@ def test_where_a_service_is_reached(listen: str, url: str) -> None:
     assert base_url(listen) == url
 
 
+def test_exit_codes(run: CliRunner, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert run.invoke(main, ["status", "--config", "nowhere.yaml"]).exit_code == 1
+    assert run.invoke(main, ["status", "--watch", "please"]).exit_code == 2
+    assert run.invoke(main, ["dead", "replay", "--rate", "-1"]).exit_code == 2
+
+    def interrupted(config: str | None) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("ops.options.settings", interrupted)
+    result = run.invoke(main, ["dead", "list"])
+    assert (result.exit_code, result.output) == (130, "interrupted\n")
+
+
 def test_check_as_json(run: CliRunner, tmp_path: Path) -> None:
     config = tmp_path / "c.yaml"
     words = ["check", "--json", "--config", str(config)]
