@@ -87,7 +87,7 @@ def test_links_lead_somewhere(page: Path) -> None:
 
 
 def test_every_document_is_found() -> None:
-    """From the README or the list of documents; decisions from theirs, pictures from the page of dashboards."""
+    """From the README or the list of documents; decisions from theirs, pictures from that of dashboards."""
     lists = [ROOT / "README.md", DOCS / "README.md", DOCS / "decisions" / "README.md", DOCS / "dashboards.md"]
     linked = {to for page in lists for _, to, _ in links(page)}
     hidden = {path for path in DOCS.rglob("*") if path.is_file() and "__pycache__" not in path.parts}
