@@ -45,7 +45,7 @@ class _Kept(Wire):
         super().__init__(redis)
         self.calls: list[Sequence[Command]] = []
 
-    async def pipeline(self, commands: Sequence[Command]) -> list[Any]:
+    async def pipeline(self, commands: Sequence[Command], after: Command | None = None) -> list[Any]:
         """As if all had been new."""
         self.calls.append(commands)
         return [1, [QUEUED] * LINES]

@@ -22,7 +22,7 @@ from common.log import Log
 from common.objects import Objects
 from common.policy import record_ttl, retry_policy
 from common.reference import Reference
-from common.scripts import Argument, Script
+from common.scripts import Argument, Call, Script
 from common.settings import Settings
 from common.stored import Away
 from common.wire import Command, Wire
@@ -36,7 +36,6 @@ LEASE = (
 
 _MADE_ANEW = frozenset({"reading", "prometheus", "alertmanager", "grafana", "collectd"})
 _script = Script("common", "append")
-_Call: TypeAlias = tuple[list[str], list[Argument]]  # keys and arguments
 _Item: TypeAlias = tuple[str, str, bytes]  # key, hash of the content, stored form
 _Kept: TypeAlias = dict[tuple[str, int], Reference]  # by destination and the alert's place
 
@@ -48,7 +47,7 @@ class NotDurable(errors.RedisError):
 
 
 class Store:
-    """Appends over one connection; `cluster`: one call per destination instead of one for all."""
+    """Appends over one wire; `cluster`: one call per destination (its slot) instead of one for all."""
 
     def __init__(
         self, wire: Wire, settings: Settings, *, cluster: bool, objects: Objects | None = None
@@ -89,13 +88,13 @@ class Store:
         groups = [[name] for name in places] if self._cluster else [list(places)]
         traced = {place: trace for place, trace in enumerate(traces) if trace}
         calls = [self._call(group, places, items, kept, traced) for group in groups]
-        replies, surely = await self._run(list(places), calls)
+        replies = await self._send(list(places), calls)
         for group, reply in zip(groups, replies, strict=True):
             told = iter(reply)
             for name in group:
                 for place in places[name]:
                     codes[place][name] = next(told)
-        if kept and surely:
+        if kept:
             await self._release(
                 {each: ref for each, ref in kept.items() if codes[each[1]][each[0]] not in (QUEUED, DEAD)}
             )
@@ -145,7 +144,7 @@ class Store:
         items: list[_Item],
         kept: _Kept,
         traced: Mapping[int, str],
-    ) -> _Call:
+    ) -> Call:
         wanted = sorted({place for name in names for place in places[name]})
         referring: list[tuple[str, int]] = []
         if kept:
@@ -178,35 +177,25 @@ class Store:
             args += [order.get(place) or order[name, place] for place in places[name]]
         return touched, args
 
-    async def _run(self, names: list[str], calls: list[_Call]) -> tuple[list[Any], bool]:
-        """The replies, and whether what they call a duplicate surely is not from this very append."""
-        try:
-            return await self._send(names, calls), True
-        except errors.NoScriptError:
-            await _script.load(self._wire)
-            return await self._send(names, calls), len(calls) == 1  # of several some may have gone in
-
-    async def _send(self, names: list[str], calls: list[_Call]) -> list[Any]:
-        pipeline: list[Command] = []
-        if not canary.is_one(names[0]):
-            pipeline.append(("SADD", keys.destinations(self._namespace), *names))
-        first = len(pipeline)
-        for touched, args in calls:
-            pipeline.append(("EVALSHA", _script.digest, len(touched), *touched, *args))
-        ingest = self._ingest
-        if ingest.durability == "replicated":
-            pipeline.append(("WAIT", ingest.replicas, ingest.durability_timeout.ms))
-        elif ingest.durability == "fsynced":
-            pipeline.append(("WAITAOF", 1, 0, ingest.durability_timeout.ms))
-        replies = await self._wire.pipeline(pipeline)
-        for reply in replies:
-            if isinstance(reply, Exception):
-                raise reply
-        if ingest.durability == "replicated" and replies[-1] < ingest.replicas:
-            raise NotDurable(f"only {replies[-1]} of {ingest.replicas} replicas have it so far")
-        if ingest.durability == "fsynced" and replies[-1][0] < 1:
+    async def _send(self, names: list[str], calls: list[Call]) -> list[Any]:
+        """One reply per call; when it returns, what they did is as safe as `ingest.durability` wants it."""
+        ingest, patience = self._ingest, self._ingest.durability_timeout.ms
+        known: Command = ("SADD", keys.destinations(self._namespace), *names)
+        after: dict[str, Command] = {
+            "replicated": ("WAIT", ingest.replicas, patience),
+            "fsynced": ("WAITAOF", 1, 0, patience),
+        }
+        replies, safe = await _script.several(
+            self._wire,
+            calls,
+            beside=[] if canary.is_one(names[0]) else [known],
+            after=after.get(ingest.durability),
+        )
+        if ingest.durability == "replicated" and min(safe) < ingest.replicas:
+            raise NotDurable(f"only {min(safe)} of {ingest.replicas} replicas have it so far")
+        if ingest.durability == "fsynced" and min(safe)[0] < 1:
             raise NotDurable("it is not on disk so far")
-        return replies[first : first + len(calls)]
+        return replies
 
 
 def _told(order: Mapping[int | tuple[str, int], int], traced: Mapping[int, str]) -> list[Argument]:

@@ -13,7 +13,7 @@ from typing import cast
 
 from msgspec import Struct, inspect, structs
 
-from common import cross_checks, destinations, not_yet, references, stored
+from common import cross_checks, destinations, references, stored
 from common.convert import convert
 from common.document import read
 from common.faults import ConfigError, Fault, Report
@@ -57,7 +57,6 @@ def load_with_places(
     settings = structs.replace(
         settings, destinations=to, objects=_objects(settings, report), ingest=_ingest(settings, report)
     )
-    not_yet.refuse(settings, report)
     cross_checks.check(settings, kinds, report)
     report.end()
     return Loaded(settings, report)

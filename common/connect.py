@@ -7,10 +7,11 @@ and redis-py's ConnectionError or TimeoutError for one that isn't there.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, structs
 from redis import exceptions as errors
 from redis.asyncio import BlockingConnectionPool, Connection, Redis
 from redis.asyncio.connection import parse_url
@@ -18,6 +19,7 @@ from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
 from common import redis_url, settings, tls_faults
+from common.cluster import Cluster
 from common.connection import QUICK, QuickConnection, Tcp
 from common.redis_url import Kind, RedisUrl
 from common.redis_url import masked as masked
@@ -41,6 +43,8 @@ class Server(Struct, frozen=True):
     aof: bool
     policy: str
     maxmemory: int
+    mode: str = ""  # "sentinel" is none
+    others: bool = False  # whether some of the Cluster's keys are elsewhere
 
     @property
     def unsafe(self) -> tuple[str, ...]:
@@ -67,15 +71,24 @@ def client(redis: settings.Redis, *, connections: int = 32, blocking: float = 0.
         "health_check_interval": 0,
     }
     quick = QUICK[options.pop("connection_class", Connection)]
-    if url.kind is Kind.SENTINEL:
-        primary = Primary(url.nodes, url.service, partial(_sentinel, url, quick, options))
-        options = options | {"primary": primary}
-        quick = FoundTcp if quick is Tcp else FoundTls
-    return Redis.from_pool(
-        BlockingConnectionPool(
-            connection_class=quick, max_connections=connections, timeout=redis.timeout, **options
-        )
-    )
+    pool = partial(BlockingConnectionPool, max_connections=connections, timeout=redis.timeout)
+    match url.kind:
+        case Kind.SERVER:
+            return Redis.from_pool(pool(connection_class=quick, **options))
+        case Kind.SENTINEL:
+            found = FoundTcp if quick is Tcp else FoundTls
+            primary = Primary(url.nodes, url.service, partial(_sentinel, url, quick, options))
+            return Redis.from_pool(pool(connection_class=found, **options, primary=primary))
+        case Kind.CLUSTER:
+            return Cluster(
+                url.nodes,
+                lambda node: pool(connection_class=quick, **_to(node, options)),
+                lambda node: quick(**_to(node, options)),
+            )
+
+
+def _to(node: Address, options: dict[str, Any]) -> dict[str, Any]:
+    return options | {"host": node.host, "port": node.port}
 
 
 def _sentinel(
@@ -83,28 +96,44 @@ def _sentinel(
 ) -> QuickConnection:
     """A connection to a sentinel: its own user and password, and no database."""
     ours = {"username": url.user, "password": url.password, "db": 0, "driver_info": None}
-    return quick(**options | ours | {"host": node.host, "port": node.port})
+    return quick(**_to(node, options | ours))
 
 
 def allow(redis: Redis, connections: int) -> None:
     """Let a client's pool have so many connections, if it may not have more already."""
-    pool = redis.connection_pool
-    pool.max_connections = max(pool.max_connections, connections)
+    if isinstance(redis, Cluster):
+        redis.allow(connections)
+    else:
+        pool = redis.connection_pool
+        pool.max_connections = max(pool.max_connections, connections)
 
 
 async def inspect(redis: Redis, section: settings.Redis, durability: str = "written") -> Server:
-    """What the server is, having refused what can't be worked with."""
+    """What the server is, having refused what can't be worked with; of a Cluster, what all primaries are."""
+    where = masked(section.url)
     try:
-        server = await _ask(redis)
+        if isinstance(redis, Cluster):
+            nodes = await redis.primaries()
+            servers = {f"{node.name} of {where}": await _ask(node.redis) for node in nodes}
+        else:
+            servers = {where: await _ask(redis)}
     except (errors.AuthenticationError, errors.AuthorizationError) as fault:
         raise Unusable(
-            f"{masked(section.url)} refuses user or password ({fault}): see redis.url, REDISPATCH_REDIS_URL"
+            f"{where} refuses user or password ({fault}): see redis.url, REDISPATCH_REDIS_URL"
         ) from fault
     except errors.ResponseError as fault:
-        raise Unusable(
-            f"{masked(section.url)} can't be used ({fault}): see redis.url, REDISPATCH_REDIS_URL"
-        ) from fault
-    named = f"{server.kind} {'.'.join(map(str, server.version))} at {masked(section.url)}"
+        raise Unusable(f"{where} can't be used ({fault}): see redis.url, REDISPATCH_REDIS_URL") from fault
+    for at, server in servers.items():
+        _refuse(server, at, section, durability, cluster=isinstance(redis, Cluster))
+    return _together(list(servers.values()))
+
+
+def _refuse(server: Server, at: str, section: settings.Redis, durability: str, *, cluster: bool) -> None:
+    named = f"{server.kind} {'.'.join(map(str, server.version))} at {at}"
+    if server.mode == "sentinel":
+        raise Unusable(f"{named} is a sentinel: the address is redis+sentinel://host:port/name/0")
+    if server.others and not cluster:
+        raise Unusable(f"{named} is one server of a Cluster: the address is redis+cluster://host:port,...")
     if server.version[:2] < FLOOR[server.kind]:
         raise Unusable(f"{named} is too old: redispatch needs Redis 7.0, Valkey 7.2 or newer")
     if server.policy != "noeviction" and not section.allow_eviction:
@@ -115,7 +144,18 @@ async def inspect(redis: Redis, section: settings.Redis, durability: str = "writ
     if durability == "fsynced" and not (server.aof and server.version[:2] >= FSYNC_FLOOR):
         why = "has no AOF (appendonly yes)" if not server.aof else "lacks WAITAOF (Redis 7.2, Valkey)"
         raise Unusable(f"ingest.durability is fsynced, but {named} {why}")
-    return server
+
+
+def _together(servers: Sequence[Server]) -> Server:
+    """The oldest version, the worst of the rest, all of the memory (0: some have no limit)."""
+    oldest = min(servers, key=lambda server: server.version)
+    limits = [server.maxmemory for server in servers]
+    return structs.replace(
+        oldest,
+        aof=all(server.aof for server in servers),
+        policy=next((each.policy for each in servers if each.policy != "noeviction"), "noeviction"),
+        maxmemory=sum(limits) if all(limits) else 0,
+    )
 
 
 def describe(fault: errors.RedisError, url: str) -> str:
@@ -147,11 +187,14 @@ async def _ask(redis: Redis) -> Server:
     info = await redis.info("everything")
     kind = "valkey" if info.get("server_name") == "valkey" or "valkey_version" in info else "redis"
     version = str(info.get("valkey_version" if kind == "valkey" else "redis_version", "0"))
+    cluster = bool(info.get("cluster_enabled", 0))
     return Server(
         kind=kind,
         version=tuple(int(part) for part in version.split(".") if part.isdigit()),
-        cluster=bool(info.get("cluster_enabled", 0)),
+        cluster=cluster,
         aof=bool(info.get("aof_enabled", 0)),
         policy=str(info.get("maxmemory_policy", "noeviction")),
         maxmemory=int(info.get("maxmemory", 0)),
+        mode=str(info.get("redis_mode", info.get("server_mode", ""))),
+        others=cluster and int((await redis.execute_command("CLUSTER INFO"))["cluster_size"]) > 1,
     )

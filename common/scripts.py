@@ -14,10 +14,11 @@ from typing import Any, TypeAlias
 from redis.asyncio import Redis
 from redis.exceptions import NoScriptError
 
-from common.wire import Wire
+from common.wire import Command, Wire
 
 Argument: TypeAlias = bytes | str | int
 Server: TypeAlias = Redis | Wire
+Call: TypeAlias = tuple[Sequence[str], Sequence[Argument]]  # keys and arguments
 
 
 class Script:
@@ -35,6 +36,34 @@ class Script:
         except NoScriptError:
             return await redis.execute_command("EVAL", self.text, len(keys), *keys, *args)
 
-    async def load(self, redis: Server) -> None:
-        """Make the server know the script, for a pipeline that calls it by digest."""
-        await redis.execute_command("SCRIPT", "LOAD", self.text)
+    async def several(
+        self,
+        wire: Wire,
+        calls: Sequence[Call],
+        *,
+        beside: Sequence[Command] = (),
+        after: Command | None = None,
+    ) -> tuple[list[Any], list[Any]]:
+        """Calls in one pipeline, with commands `beside` them: the calls' replies, and those of `after`, one
+        or more for each server. Raises the first error that anything was answered with.
+
+        Calls that met a server which has forgotten the script are made again, and only they.
+        """
+        words = [*beside, *(_words("EVALSHA", self.digest, call) for call in calls)]
+        told = await wire.pipeline(words, after)
+        forgotten = [place for place, reply in enumerate(told) if isinstance(reply, NoScriptError)]
+        if forgotten:
+            again = [_words("EVAL", self.text, calls[place - len(beside)]) for place in forgotten]
+            replies = await wire.pipeline(again, after)
+            told += replies[len(again) :]
+            for place, reply in zip(forgotten, replies[: len(again)], strict=True):
+                told[place] = reply
+        for reply in told:
+            if isinstance(reply, Exception):
+                raise reply
+        return told[len(beside) : len(words)], told[len(words) :]
+
+
+def _words(name: str, script: str, call: Call) -> Command:
+    keys, args = call
+    return (name, script, len(keys), *keys, *args)

@@ -22,7 +22,8 @@ class Redis(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Where Redis or Valkey is."""
 
     url: Annotated[
-        str, Meta(description="one server, or sentinels: [redis.md](redis.md); passwords print as ***")
+        str,
+        Meta(description="one server, sentinels, a Cluster ([redis.md](redis.md)); passwords print as ***"),
     ] = "redis://127.0.0.1:6379/0"
     namespace: Annotated[Name, Meta(description="first part of every key")] = "redispatch"
     allow_eviction: Annotated[bool, Meta(description="start although maxmemory-policy may evict keys")] = (

@@ -1,35 +1,128 @@
-"""One connection of its own for calls that follow each other: the hot path of append, take and settle.
+"""Connections of one's own for calls that follow each other: the hot path of append, take and settle.
 
 Takes commands; returns their replies as they are (bytes, integers, lists), errors of single commands among
 them. Skips the pool and the client's reply parsing, which cost more than the rest of a small batch. A
-connection that broke is made again with the next call. Raises what redis-py raises.
+connection that broke is made again with the next call; in a Cluster there is one for each node that is used.
+Raises what redis-py raises.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, TypeAlias
 
+from msgspec import Struct
+from redis import exceptions as errors
 from redis.asyncio import Redis
 
+from common.cluster import REDIRECTS, Cluster, Node, for_good, key_of
 from common.connection import QuickConnection, moved_on
 
 Command: TypeAlias = tuple[bytes | str | int, ...]
+_ASKING: Command = ("ASKING",)
+
+
+class _Line:
+    """One connection out of a pool, kept until `close`."""
+
+    def __init__(self, pool: Any) -> None:
+        self.made = 0  # how often a connection was
+        self._pool = pool
+        self._connection: QuickConnection | None = None
+        self._sent = 0
+
+    async def send(self, commands: Sequence[Command]) -> None:
+        """Connect if need be, and send."""
+        connection = self._connection
+        if connection is None:
+            connection = self._connection = await self._pool.get_connection()
+            self.made += 1
+        if not connection.usable:
+            self.made += 1
+            await connection.connect()
+        self._sent = connection.put(commands)
+
+    async def receive(self) -> list[Any]:
+        """The replies to what was sent."""
+        if self._connection is None:
+            raise errors.ConnectionError("not connected")
+        replies = await self._connection.replies(self._sent)
+        if any(map(moved_on, replies)):
+            await self.hang_up()  # and it is found again with the next call
+        return replies
+
+    async def hang_up(self) -> None:
+        """What still comes would answer the next call."""
+        if self._connection is not None:
+            await self._connection.disconnect(nowait=True)
+
+    async def close(self) -> None:
+        """Give the connection back."""
+        if self._connection is not None:
+            await self._pool.release(self._connection)
+            self._connection = None
+
+
+class _Part(Struct):
+    """What goes to one node of a Cluster, and what comes back; `places` are those in the whole."""
+
+    node: Node
+    asking: bool
+    line: _Line
+    places: list[int] = []
+    replies: list[Any] = []
+    last: list[Any] = []
+    fault: errors.RedisError | None = None
+
+    async def send(self, commands: Sequence[Command], after: Command | None) -> None:
+        """Send its share of the commands."""
+        own = [commands[place] for place in self.places]
+        if self.asking:
+            own = [word for command in own for word in (_ASKING, command)]
+        try:
+            await self.line.send(own if after is None else (*own, after))
+        except errors.RedisError as fault:
+            await self._broke(fault)
+
+    async def receive(self) -> None:
+        """Wait for the replies."""
+        if self.fault is not None:
+            return
+        try:
+            replies = await self.line.receive()
+        except errors.RedisError as fault:
+            await self._broke(fault)
+            return
+        end = len(self.places) * (2 if self.asking else 1)
+        self.replies = replies[1:end:2] if self.asking else replies[:end]
+        self.last = replies[end:]
+
+    async def _broke(self, fault: errors.RedisError) -> None:
+        self.fault = fault
+        await self.line.hang_up()
 
 
 class Wire:
-    """A connection out of a client's pool, kept until `close`. Calls queue up, they never mix.
+    """Connections out of a client's pools, kept until `close`. Calls queue up, they never mix.
 
-    `connections` counts how often one was made: as long as it stays the same, it is the same server that
-    answers, and has been up all the time.
+    As long as `connections` stays the same, those that answer are the same servers, and have been up all the
+    time.
     """
 
     def __init__(self, redis: Redis) -> None:
-        self.connections = 0
-        self._pool = redis.connection_pool
-        self._connection: QuickConnection | None = None
+        self._cluster = redis if isinstance(redis, Cluster) else None
+        self._line = _Line(redis.connection_pool)
+        self._lines: dict[Node, _Line] = {}
+        self._made = 0  # by lines that are gone
         self._turn = asyncio.Lock()
+
+    @property
+    def connections(self) -> int:
+        """How often one was made, or a slot came to another node."""
+        if self._cluster is None:
+            return self._line.made
+        return self._made + self._cluster.changes + sum(line.made for line in self._lines.values())
 
     async def execute_command(self, *command: bytes | str | int) -> Any:
         """One command; raises the error it is answered with."""
@@ -38,28 +131,90 @@ class Wire:
             raise reply
         return reply
 
-    async def pipeline(self, commands: Sequence[Command]) -> list[Any]:
-        """All commands in one write; an error is returned in the place of its reply."""
+    async def pipeline(self, commands: Sequence[Command], after: Command | None = None) -> list[Any]:
+        """All commands in one write per server; an error is returned in the place of its reply.
+
+        `after` follows the others at each server that was used; its replies come last.
+        """
         async with self._turn:
-            connection = self._connection
-            if connection is None:
-                connection = self._connection = await self._pool.get_connection()
-                self.connections += 1
+            if self._cluster is not None:
+                return await self._spread(self._cluster, commands, after)
+            line = self._line
             try:
-                if not connection.usable:
-                    self.connections += 1
-                    await connection.connect()
-                replies = await connection.exchange(commands)
+                await line.send(commands if after is None else (*commands, after))
+                return await line.receive()
             except BaseException:  # whatever it was
-                await connection.disconnect(nowait=True)  # what still comes would answer the next call
+                await line.hang_up()
                 raise
-            if any(map(moved_on, replies)):
-                await connection.disconnect(nowait=True)  # and found again with the next call
-            return replies
 
     async def close(self) -> None:
-        """Give the connection back."""
+        """Give the connections back."""
         async with self._turn:
-            if self._connection is not None:
-                await self._pool.release(self._connection)
-                self._connection = None
+            await self._line.close()
+            for line in self._lines.values():
+                await line.close()
+
+    async def _spread(
+        self, cluster: Cluster, commands: Sequence[Command], after: Command | None
+    ) -> list[Any]:
+        """Each command to its node, all nodes at once. Those that were sent on go there, a few times."""
+        await cluster.look()
+        for node in [node for node in self._lines if cluster.nodes.get(node.address) is not node]:
+            await self._drop(cluster, node)
+        replies: list[Any] = [None] * len(commands)
+        last: list[Any] = []
+        due = [(cluster.at(key_of(command)), False, place) for place, command in enumerate(commands)]
+        for _ in range(1 + REDIRECTS):
+            parts = self._parts(due)
+            await _exchange(cluster, parts, commands, after)
+            due = []
+            for part in parts:
+                if not all(isinstance(reply, errors.AskError) for reply in part.replies):
+                    last += part.last  # one that sent all of them on has nothing to tell
+                for place, reply in zip(part.places, part.replies, strict=True):
+                    replies[place] = reply
+                    if isinstance(reply, errors.AskError):
+                        due.append((cluster.follow(reply, part.node), not for_good(reply), place))
+                    elif isinstance(reply, errors.RedisError):
+                        cluster.heard(reply, part.node)
+            if not due:
+                break
+        return replies + last
+
+    def _parts(self, due: Iterable[tuple[Node, bool, int]]) -> list[_Part]:
+        parts: dict[tuple[Node, bool], _Part] = {}
+        for node, asking, place in due:
+            part = parts.get((node, asking))
+            if part is None:
+                line = self._lines.setdefault(node, _Line(node.pool))
+                part = parts[node, asking] = _Part(node, asking, line)
+            part.places.append(place)
+        return list(parts.values())
+
+    async def _drop(self, cluster: Cluster, node: Node) -> None:
+        """A node that has nothing any more."""
+        line = self._lines.pop(node)
+        self._made += line.made
+        await line.close()
+        await cluster.left(node)
+
+
+async def _exchange(
+    cluster: Cluster, parts: Sequence[_Part], commands: Sequence[Command], after: Command | None
+) -> None:
+    """Send all before any reply is waited for; raises the first fault when all have been heard."""
+    try:
+        for part in parts:
+            await part.send(commands, after)
+        for part in parts:
+            await part.receive()
+    except BaseException:  # cancelled
+        for part in parts:
+            await part.line.hang_up()
+        raise
+    for part in parts:
+        if part.fault is not None:
+            cluster.heard(part.fault, part.node)
+    for part in parts:
+        if part.fault is not None:
+            raise part.fault

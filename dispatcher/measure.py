@@ -146,11 +146,10 @@ async def measure(redis: Redis, namespace: str, queues: Queues, metrics: Metrics
         try:
             if n % LOOK == 0:
                 known = await destinations(redis, namespace)
-            names = [*queues.configured, *queues.left(known)]
-            seen = [await snapshot(redis, namespace, name) for name in names]
         except errors.RedisError as fault:
             metrics.errors[kind_of(fault)].inc()
-        else:
+        seen = await _seen(redis, namespace, [*queues.configured, *queues.left(known)], metrics)
+        if seen:
             for one in seen:
                 queues.show(one)
             second = any(one.groups > 1 for one in seen)
@@ -159,6 +158,17 @@ async def measure(redis: Redis, namespace: str, queues: Queues, metrics: Metrics
                 log.error("redis_unsafe", kind="second_group", streams=_with_two(seen))
             warned = second
         await asyncio.sleep(EVERY)
+
+
+async def _seen(redis: Redis, namespace: str, names: Iterable[str], metrics: Metrics) -> list[Snapshot]:
+    """Those of the destinations whose server answers; in a Cluster it is not the same for all."""
+    seen: list[Snapshot] = []
+    for name in names:
+        try:
+            seen.append(await snapshot(redis, namespace, name))
+        except errors.RedisError as fault:
+            metrics.errors[kind_of(fault)].inc()
+    return seen
 
 
 def _with_two(seen: list[Snapshot]) -> str:

@@ -16,8 +16,9 @@ from msgspec.structs import replace
 
 from common import keys
 from common.alert import Alert, Status
-from common.scripts import Argument, Script, Server
+from common.scripts import Argument, Script
 from common.settings import Settings
+from common.wire import Wire
 from ingest.event import Event
 from ingest.identity import episode_key, escape, repeat_key, window_key
 from ingest.route import Router
@@ -37,8 +38,8 @@ class Routed(Struct, frozen=True):
 class Observer:
     """Keeps what is known of incidents; any number of replicas agree, since the script is the only writer."""
 
-    def __init__(self, redis: Server, settings: Settings, router: Router, *, cluster: bool) -> None:
-        self._redis = redis
+    def __init__(self, wire: Wire, settings: Settings, router: Router, *, cluster: bool) -> None:
+        self._wire = wire
         self._namespace = settings.redis.namespace
         self._window = settings.dedupe.window.ms
         self._remember = settings.dedupe.remember.ms
@@ -60,22 +61,26 @@ class Observer:
 
     async def _ask(self, incidents: list[str], asked: list[list[Argument]]) -> list[_Answer]:
         if not self._cluster:
-            return await self._call(incidents, asked)
-        answers: list[_Answer | None] = [None] * len(asked)
-        for places in _slots(incidents):
-            replies = await self._call(
-                [incidents[place] for place in places], [asked[place] for place in places]
-            )
-            for place, reply in zip(places, replies, strict=True):
-                answers[place] = reply
-        return [answer for answer in answers if answer is not None]
+            answers: list[_Answer] = await _script(self._wire, incidents, self._arguments(asked))
+            return answers
+        slots = _slots(incidents)
+        calls = [
+            ([incidents[place] for place in places], self._arguments([asked[place] for place in places]))
+            for places in slots
+        ]
+        told, _ = await _script.several(self._wire, calls)
+        found = {
+            place: answer
+            for places, replies in zip(slots, told, strict=True)
+            for place, answer in zip(places, replies, strict=True)
+        }
+        return [found[place] for place in range(len(incidents))]
 
-    async def _call(self, incidents: list[str], asked: list[list[Argument]]) -> list[_Answer]:
+    def _arguments(self, asked: list[list[Argument]]) -> list[Argument]:
         args: list[Argument] = [self._window, self._remember, self._interval]
         for one in asked:
             args += one
-        answers: list[_Answer] = await _script(self._redis, incidents, args)
-        return answers
+        return args
 
     def _conclude(self, event: Event, first: tuple[str, ...], answer: _Answer) -> Routed:
         alert = event.alert

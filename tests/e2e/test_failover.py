@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.fleet import Fleets
+from tests.support.cluster import Cluster, slot_of
+from tests.support.fleet import AT, Fleets
+from tests.support.leaks import descriptors
 from tests.support.sentinels import Sentinels
 from tests.support.servers import Kind
 
@@ -29,6 +31,20 @@ def sentinels(tmp_path: Path) -> Iterator[Callable[[Kind], Sentinels]]:
         each.close()
 
 
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[Callable[[Kind], Cluster]]:
+    """`cluster("redis")`: three primaries and their replicas."""
+    made: list[Cluster] = []
+
+    def start(kind: Kind) -> Cluster:
+        made.append(Cluster(kind, tmp_path / f"cluster-{len(made)}", replicas=True))
+        return made[-1].start()
+
+    yield start
+    for each in made:
+        each.close()
+
+
 async def test_a_primary_that_is_killed(fleets: Fleets, sentinels: Callable[[Kind], Sentinels]) -> None:
     servers = await asyncio.to_thread(sentinels, "redis")
     fleet = await fleets(servers, ingest=REPLICATED)
@@ -40,3 +56,31 @@ async def test_a_primary_that_is_killed(fleets: Fleets, sentinels: Callable[[Kin
         await fleet.flowing()
     await fleet.settled()
     assert (ingest.process.code, dispatcher.process.code) == (None, None)
+
+
+async def test_a_cluster_whose_slots_move_and_whose_servers_go(
+    fleets: Fleets, cluster: Callable[[Kind], Cluster]
+) -> None:
+    """The destination's slot, under load: moved, handed to the replica, and left without its server."""
+    servers = await asyncio.to_thread(cluster, "valkey")
+    fleet = await fleets(servers, ingest=REPLICATED)
+    ingest, dispatcher = await fleet.both()
+    slot = slot_of(AT.stream)
+    async with fleet.load(ingest):
+        await fleet.flowing()
+        source = servers.owner(slot)
+        target = next(node for node in servers.primaries() if node is not source)
+        await asyncio.to_thread(servers.move, slot, target)
+        await fleet.flowing()
+        took_over = await asyncio.to_thread(servers.fail_over, target)
+        await fleet.flowing()
+        before = [descriptors(each.process.pid) for each in (ingest, dispatcher)]
+        took_over.kill()
+        await asyncio.to_thread(
+            servers.wait, lambda: servers.owner(slot) is target, "it is back where it was"
+        )
+        await asyncio.to_thread(took_over.restart)  # else there is no replica, and nothing is acknowledged
+        await fleet.flowing()
+    await fleet.settled()
+    after = [descriptors(each.process.pid) for each in (ingest, dispatcher)]
+    assert all(now <= then for now, then in zip(after, before, strict=True)), (before, after)

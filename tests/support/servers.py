@@ -82,6 +82,11 @@ class Server:
         return f"redis://{self.host}:{self.port}/0"
 
     @property
+    def bus(self) -> int:
+        """The port on which a Cluster's servers talk to each other."""
+        return int(self._options[self._options.index("--cluster-port") + 1])
+
+    @property
     def socket(self) -> Path:
         """The unix socket, for those who want none of TCP."""
         return self.directory / "s"

@@ -156,6 +156,7 @@ def test_a_route_to_a_name_that_is_nearly_right(config: Path) -> None:
         "redis: {url: 'unix:///run/redis.sock?db=1'}",
         "redis: {url: 'redis://[::1]:6379'}",
         "redis: {url: 'redis+sentinel://h1:26379,h2:26379/master/0'}",
+        "redis: {url: 'redis+cluster://h1:7000,h2:7000'}",
         WEBHOOK % 'secrets: [whsec_c2VjcmV0, any text], headers: {A: "b\\tc"}',
         RULE % "when: '>= 100', clear: '< 90', summary: '{host} { {value}'",
     ],
@@ -207,18 +208,6 @@ def test_paths_of_certificates_are_relative_to_the_file(config: Path) -> None:
     config.write_text("ingest: {tls: {cert: a.pem, key: /etc/b.pem}}")
     tls = load(str(config), {}).ingest.tls
     assert (tls.cert, tls.key, tls.client_ca) == (str(config.parent / "a.pem"), "/etc/b.pem", None)
-
-
-@pytest.mark.parametrize(
-    ("text", "path"),
-    [
-        ("redis: {url: 'redis+cluster://h1:7000,h2:7000'}", "redis.url"),
-    ],
-)
-def test_what_is_to_come_is_refused(config: Path, text: str, path: str) -> None:
-    (line,) = faults(config, text)
-    assert line.startswith(f"{path}: ")
-    assert "not available yet" in line
 
 
 @given(st.text() | st.binary())

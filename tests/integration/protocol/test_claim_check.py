@@ -12,7 +12,7 @@ from redis.exceptions import NoScriptError
 
 from common import append as step
 from common.alert import Alert, encode
-from common.append import DUPLICATE, Store
+from common.append import QUEUED, Store
 from common.keys import Destination
 from common.objects import Objects, place
 from common.outcomes import Dead, Delivered, Duplicate, Later, Reason, Settlement, Superseded
@@ -327,17 +327,17 @@ class Lost(Wire):
         super().__init__(redis)
         self.after = after
 
-    async def pipeline(self, commands: Any) -> Any:
+    async def pipeline(self, commands: Any, after: Any = None) -> Any:
         """As a lost reply, or a request that never left."""
         if self.after:
-            await super().pipeline(commands)
+            await super().pipeline(commands, after)
         raise LostConnection
 
 
 @pytest.mark.parametrize("after", [False, True])
 async def test_a_crash_around_append(stand: Large, after: bool) -> None:
     store = Store(Lost(stand.redis, after=after), stand.settings, cluster=stand.cluster)
-    await step._script.load(stand.wire)
+    await stand.wire.execute_command("SCRIPT", "LOAD", step._script.text)
     with pytest.raises(LostConnection):
         await store.append([made(key="k", summary=TEXT)], {"one": [0]})
     assert len(await stand.there()) == 1
@@ -355,15 +355,15 @@ async def test_scripts_that_are_forgotten_half_way(stand: Large, monkeypatch: py
     stand.limit(names=("one", "two"))
     store, again = Store(stand.wire, stand.settings, cluster=True), stand.wire.pipeline
 
-    async def forgetful(commands: Any) -> Any:
-        replies = await again(commands)
+    async def forgetful(commands: Any, after: Any) -> Any:
+        replies = await again(commands[:-1], after)
         monkeypatch.undo()
-        return [*replies[:-1], NoScriptError()]
+        return [*replies, NoScriptError()]
 
-    await step._script.load(stand.wire)
+    await stand.wire.execute_command("SCRIPT", "LOAD", step._script.text)
     monkeypatch.setattr(stand.wire, "pipeline", forgetful)
     told = await store.append([made(key="k", summary=TEXT)], {"one": [0], "two": [0]})
-    assert told == [{"one": DUPLICATE, "two": DUPLICATE}]
+    assert told == [{"one": QUEUED, "two": QUEUED}]
     for name in ("one", "two"):
         assert len(await stand.listed(name)) == 1
         assert await stand.listed(name) == await stand.there(name)
