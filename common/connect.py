@@ -196,5 +196,12 @@ async def _ask(redis: Redis) -> Server:
         policy=str(info.get("maxmemory_policy", "noeviction")),
         maxmemory=int(info.get("maxmemory", 0)),
         mode=str(info.get("redis_mode", info.get("server_mode", ""))),
-        others=cluster and int((await redis.execute_command("CLUSTER INFO"))["cluster_size"]) > 1,
+        others=cluster and await _has_others(redis),
     )
+
+
+async def _has_others(redis: Redis) -> bool:
+    try:
+        return int((await redis.execute_command("CLUSTER INFO"))["cluster_size"]) > 1
+    except errors.NoPermissionError:  # its user needs no such right
+        return False

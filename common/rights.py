@@ -15,11 +15,12 @@ from msgspec import Struct
 from redis.asyncio import Redis
 
 from common import keys
+from common.redis_url import Kind
 from common.scripts import Script
 
 _CALL = re.compile(r"redis\.p?call\('(\w+)'(?:, '(\w+)')?")
 _PARTED = {"XINFO", "XGROUP"}  # which have subcommands
-_KEYLESS = {"INFO", "SCRIPT|LOAD", "TIME", "WAIT", "WAITAOF"}
+_KEYLESS = {"INFO", "SCRIPT|LOAD", "TIME", "WAIT", "WAITAOF", "ROLE", "ASKING", "CLUSTER|SLOTS"}
 _script = Script("common", "rights")
 _encode = msgspec.json.Encoder().encode
 
@@ -37,6 +38,7 @@ class Role(Struct, frozen=True):
 
 _ALWAYS = ("EVAL", "EVALSHA", "SCRIPT|LOAD", "INFO")
 DURABLE = {"written": (), "replicated": ("WAIT",), "fsynced": ("WAITAOF",)}  # by ingest.durability
+FOUND = {Kind.SERVER: (), Kind.SENTINEL: ("ROLE",), Kind.CLUSTER: ("ASKING", "CLUSTER|SLOTS")}  # by redis.url
 ROLES = {
     "ingest": Role(
         scripts=("ingest/observe", "ingest/evaluate", "ingest/spend", "common/append"),
@@ -102,9 +104,11 @@ def rules(role: Role, namespace: str) -> list[str]:
     return ["resetkeys", "resetchannels", "-@all", *writable, *readable, *allowed]
 
 
-async def missing(redis: Redis, role: Role, namespace: str, durability: str = "written") -> list[str]:
+async def missing(
+    redis: Redis, role: Role, namespace: str, durability: str = "written", kind: Kind = Kind.SERVER
+) -> list[str]:
     """What the user of this connection lacks: commands, and keys as patterns."""
-    asked = [*commands(role), *DURABLE[durability]]
+    asked = [*commands(role), *DURABLE[durability], *FOUND[kind]]
     alone = [command for command in asked if command in _KEYLESS]
     keyed = [command for command in asked if command not in _KEYLESS]
     globs = [pattern(kind, namespace) for kind in (*role.writes, *role.reads)]

@@ -20,7 +20,7 @@ from msgspec import structs
 from redis.asyncio import Redis
 from redis.exceptions import NoPermissionError, RedisError
 
-from common import connect, log, rights
+from common import connect, log, redis_url, rights
 from common.config import ConfigError, Loaded, load_with_places
 from common.http import CannotListen
 from common.kinds import Kinds
@@ -147,7 +147,8 @@ async def reach(
 
 async def _allowed(redis: Redis, settings: Settings, role: str, durability: str) -> None:
     section = settings.redis
-    lacking = await rights.missing(redis, rights.ROLES[role], section.namespace, durability)
+    kind = redis_url.parse(section.url).kind
+    lacking = await rights.missing(redis, rights.ROLES[role], section.namespace, durability, kind)
     if lacking:
         raise Unstartable(
             f"the user of {connect.masked(section.url)} lacks {', '.join(lacking)}: "

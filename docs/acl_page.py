@@ -19,7 +19,8 @@ out of a secret. A service whose user lacks something says at its start what tha
 
 The rules below are for the namespace `redispatch`; another one stands in its place. Give each user a
 password: `on '>password'` behind its name, or `on '#<SHA-256 of it>'`. A database other than 0 needs
-`+select` besides.
+`+select` besides; with sentinels every user needs `+role`, in a Cluster `+cluster|slots +asking`, and all
+servers need the same users.
 """
 _WHO = {
     "ingest": "`python -m ingest`.",

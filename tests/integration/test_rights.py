@@ -10,6 +10,7 @@ from redis.asyncio import Redis
 from redis.exceptions import NoPermissionError
 
 from common import rights
+from common.redis_url import Kind
 from tests.support.servers import PASSWORD, Server, as_user
 
 NAMESPACE = "own"
@@ -61,3 +62,17 @@ async def test_what_durability_needs(server: Server, connected: Callable[[Server
     assert await rights.missing(client, role, NAMESPACE, "replicated") == ["WAIT"]
     server.cli("ACL", "SETUSER", "probed", "+wait")
     assert await rights.missing(client, role, NAMESPACE, "replicated") == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "needs"), [(Kind.SENTINEL, ["ROLE"]), (Kind.CLUSTER, ["ASKING", "CLUSTER|SLOTS"])]
+)
+async def test_what_finding_the_server_needs(
+    valkey: Server, connected: Callable[[Server | str], Redis], kind: Kind, needs: list[str]
+) -> None:
+    role = rights.ROLES["dispatcher"]
+    valkey.cli("ACL", "SETUSER", "probed", "reset", "on", f">{PASSWORD}", *rights.rules(role, NAMESPACE))
+    client = connected(valkey.url.replace("//", f"//probed:{PASSWORD}@"))
+    assert await rights.missing(client, role, NAMESPACE, kind=kind) == needs
+    valkey.cli("ACL", "SETUSER", "probed", *(f"+{command.lower()}" for command in needs))
+    assert await rights.missing(client, role, NAMESPACE, kind=kind) == []

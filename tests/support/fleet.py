@@ -27,7 +27,7 @@ from common.snapshot import Snapshot, snapshot
 from common.units import Duration
 from tests.support.processes import Process, Processes
 from tests.support.receiver import Receiver
-from tests.support.servers import Server, as_user
+from tests.support.servers import as_user
 
 DEADLINE = 20.0
 LOOK = 0.01  # between two looks at a value that nobody announces
@@ -153,7 +153,7 @@ class Fleet:
 
     def environ(self, role: str, env: Mapping[str, str] | None) -> dict[str, str]:
         """With the service's own user of the server, unless the test chose another address."""
-        plain = isinstance(self.server, Server) and self.url == self.server.url
+        plain = self.url == self.server.url
         own = {"REDISPATCH_REDIS_URL": as_user(self.url, role)} if plain else {}
         return {**own, **(env or {})}
 

@@ -197,7 +197,8 @@ class Server:
     def let_in(self) -> None:
         """A user for each role, of the namespace that tests use."""
         for name, role in rights.ROLES.items():
-            more = ["+wait", *(["+waitaof"] if self.kind != "redis" else [])]
+            more = ["+wait", "+role", "+asking", "+cluster|slots"]
+            more += ["+waitaof"] if self.kind != "redis" else []
             self.cli("ACL", "SETUSER", name, "on", f">{PASSWORD}", *rights.rules(role, "redispatch"), *more)
 
     def _answers(self) -> bool:
