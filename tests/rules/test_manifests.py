@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from k8s import generate
-from k8s.check import run, schema
+from k8s.check import agreement, run, schema
 from tests.k8s.bundles import K8S, OVERLAYS, rendered
 from tests.rules.pages import DOCS, ROOT
 from tests.support.senders import installed
@@ -50,6 +50,10 @@ def test_every_secret_of_a_site_is_explained() -> None:
         assert [key for key in (name, *keys) if f"`{key}`" not in PAGE] == [], name
     named = {name for each in rendered("production") for name in re.findall(r"redispatch-[a-z-]+", str(each))}
     assert set(told["secrets"]) <= named
+
+
+def test_the_pods_are_run_by_the_image_s_user() -> None:
+    assert f"USER {agreement.UID}:{agreement.UID}" in (ROOT / "Dockerfile").read_text("utf-8").splitlines()
 
 
 def test_the_versions_are_those_that_are_checked() -> None:
