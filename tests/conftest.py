@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -13,6 +14,7 @@ from redis.asyncio import Redis
 from common import connect
 from common.settings import Redis as RedisSection
 from common.units import Duration
+from tests.support.forked import Forker
 from tests.support.processes import Processes
 from tests.support.proxy import Proxy
 from tests.support.receiver import Receiver
@@ -98,8 +100,17 @@ async def proxied() -> AsyncIterator[Callable[[Server], Proxy]]:
         yield proxy
 
 
+@pytest.fixture(scope="session")
+def forker() -> Iterator[Forker | None]:
+    """What our own programs are forked from, on Linux."""
+    made = Forker() if sys.platform == "linux" else None
+    yield made
+    if made is not None:
+        made.close()
+
+
 @pytest.fixture
-async def processes(tmp_path: Path) -> AsyncIterator[Processes]:
+async def processes(tmp_path: Path, forker: Forker | None) -> AsyncIterator[Processes]:
     """Real processes of ours, all gone when the test is over."""
-    async with Processes(tmp_path) as made:
+    async with Processes(tmp_path, forker) as made:
         yield made

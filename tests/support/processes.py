@@ -20,6 +20,7 @@ import aiohttp
 import yaml
 
 from common.follow import follower
+from tests.support.forked import LIMIT, Forked, Forker
 
 ROOT = Path(__file__).parents[2]
 DEADLINE = 20.0
@@ -28,7 +29,7 @@ DEADLINE = 20.0
 class Process:
     """One process; its lines so far are in `out` and `err`."""
 
-    def __init__(self, process: asyncio.subprocess.Process, name: str) -> None:
+    def __init__(self, process: asyncio.subprocess.Process | Forked, name: str) -> None:
         self.name = name
         self.out: list[str] = []
         self.err: list[str] = []
@@ -103,8 +104,10 @@ class Process:
         for reader in self._readers:
             reader.cancel()
         await asyncio.gather(*self._readers, return_exceptions=True)
-        # asyncio has no public way to close the pipes of a process whose children still hold them.
-        self._process._transport.close()  # type: ignore[attr-defined]
+        if isinstance(self._process, Forked):
+            self._process.close()
+        else:  # asyncio has no public way to close the pipes of a process whose children still hold them
+            self._process._transport.close()  # type: ignore[attr-defined]
 
     def assert_no_traceback(self) -> None:
         """Nothing that only a programmer understands was written."""
@@ -132,10 +135,14 @@ class Process:
 
 
 class Processes:
-    """Starts them and sees to it that none is left."""
+    """Starts them and sees to it that none is left.
 
-    def __init__(self, directory: Path) -> None:
+    Our own come from `forker`, where there is one, instead of importing everything for themselves.
+    """
+
+    def __init__(self, directory: Path, forker: Forker | None) -> None:
         self.directory = directory
+        self._forker = forker
         self._started: list[Process] = []
 
     async def __aenter__(self) -> Self:
@@ -160,17 +167,19 @@ class Processes:
 
     async def start(self, *words: str, env: Mapping[str, str] | None = None) -> Process:
         """Any command, with the test's directory as its own and nothing of ours in its environment."""
-        inherited = {name: value for name, value in os.environ.items() if not name.startswith("REDISPATCH_")}
         process = await asyncio.create_subprocess_exec(
             *words,
             cwd=self.directory,
-            env={**inherited, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1", **(env or {})},
+            env=_environ(env or {}),
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
-            limit=2**22,
+            limit=LIMIT,
             preexec_fn=follower(signal.SIGKILL),
         )
+        return self._add(process, words)
+
+    def _add(self, process: asyncio.subprocess.Process | Forked, words: Sequence[str]) -> Process:
         self._started.append(Process(process, " ".join(words)))
         return self._started[-1]
 
@@ -192,7 +201,17 @@ class Processes:
         self, module: str, words: Sequence[str], config: Path | None, env: Mapping[str, str] | None
     ) -> Process:
         named = {} if config is None else {"REDISPATCH_CONFIG": str(config)}
-        return await self.start(sys.executable, "-m", module, *words, env={**named, **(env or {})})
+        environ = {**named, **(env or {})}
+        # `up` starts further programs, and what is on another path is not what the forker has imported.
+        if self._forker is None or "up" in words or "PYTHONPATH" in environ:
+            return await self.start(sys.executable, "-m", module, *words, env=environ)
+        forked = await self._forker.fork(module, words, self.directory, _environ(environ))
+        return self._add(forked, [module, *words])
+
+
+def _environ(more: Mapping[str, str]) -> dict[str, str]:
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("REDISPATCH_")}
+    return {**inherited, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1", **more}
 
 
 async def wait_ready(url: str, process: Process | None = None, deadline: float = DEADLINE) -> None:
