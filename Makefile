@@ -8,15 +8,21 @@ PIP_COMPILE := $(LOCK_TOOLS)/bin/pip-compile --quiet --generate-hashes --allow-u
 
 ENGINE ?= docker
 
-.PHONY: up test lint types kubectl lock image bench chaos clean
+# Tests start hundreds of processes: what they import is compiled once, whatever the environment says.
+export PYTHONDONTWRITEBYTECODE :=
+
+.PHONY: up test pytest lint types kubectl lock image bench chaos clean
 .DELETE_ON_ERROR:
 
 # Everything on one machine, until Ctrl-C. It ends with this make, even when make is killed.
 up: $(READY)
 	@exec $(BIN)/redispatch up --with-parent $$PPID
 
-test: lint types kubectl
-	$(BIN)/pytest --numprocesses 3
+test:
+	@$(MAKE) --no-print-directory --jobs 2 pytest lint types
+
+pytest: kubectl
+	$(BIN)/pytest --numprocesses 4
 
 lint: $(READY)
 	$(BIN)/ruff check .

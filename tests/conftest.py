@@ -25,6 +25,25 @@ settings.register_profile("patient", deadline=None, suppress_health_check=[Healt
 settings.load_profile("patient")
 
 
+@pytest.hookimpl(trylast=True)  # after they were put in a random order
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The longest begin first, and those that mostly wait for processes are spread evenly among the others.
+
+    So all cores have work to the end. Otherwise the order stays as it was.
+    """
+    places: list[tuple[float, pytest.Item]] = []
+    waiting = [item for item in items if "e2e" in item.path.parts]
+    quick = [item for item in items if "e2e" not in item.path.parts]
+    for group, end in ((waiting, 0.9), (quick, 1.0)):
+        places += [(end * n / len(group), item) for n, item in enumerate(group)]
+    items[:] = [
+        item
+        for _, item in sorted(
+            places, key=lambda place: -1.0 if place[1].get_closest_marker("long") else place[0]
+        )
+    ]
+
+
 @pytest.fixture(scope="session")
 def pool(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pool]:
     """The servers of this run."""

@@ -15,6 +15,7 @@ from tests.support.fleet import AT, Fleet, Fleets, Running, eventually
 from tests.support.receiver import Answer, Receiver, Request
 from tests.support.servers import Server
 
+MINUTE = {"visibility_timeout": "60s"}  # nobody is taken for dead because the machine is busy
 PATIENT = {"retry": {"preset": "webhook", "base": "10ms", "cap": "20ms", "attempts": 100}}
 
 
@@ -38,7 +39,9 @@ async def test_after_an_outage_one_probe_opens_it_and_the_others_follow_on_a_ram
     fleets: Fleets, valkey: Server, receiver: Receiver
 ) -> None:
     receiver.default = Answer(500)
-    fleet = await fleets(valkey, destination={**PATIENT, "breaker": {"failures": 5, "open": "1s"}})
+    fleet = await fleets(
+        valkey, dispatcher=MINUTE, destination={**PATIENT, "breaker": {"failures": 5, "open": "1s"}}
+    )
     ingest, dispatchers = await three(fleet)
     posted = await fleet.post(ingest, 30)
     seen = await fleet.wait_snapshot(is_in("breaker"), "a closed gate")
@@ -71,7 +74,11 @@ async def test_the_probe_of_one_that_dies_or_stands_still_is_made_by_another_whe
 ) -> None:
     receiver.default = Answer(500)
     breaker = {"failures": 3, "open": "500ms"}
-    fleet = await fleets(valkey, destination={**PATIENT, "timeout": "3s", "breaker": breaker})
+    fleet = await fleets(
+        valkey,
+        dispatcher={"visibility_timeout": "3s"},
+        destination={**PATIENT, "timeout": "3s", "breaker": breaker},
+    )
     ingest, dispatchers = await three(fleet)
     posted = await fleet.post(ingest, 10)
     await fleet.wait_snapshot(
@@ -97,7 +104,11 @@ async def test_a_destination_that_is_gone_keeps_its_deliveries_until_resume(
     fleets: Fleets, valkey: Server, receiver: Receiver
 ) -> None:
     receiver.default = Answer(410)
-    fleet = await fleets(valkey, destination={"retry": {"preset": "webhook", "base": "10h", "cap": "10h"}})
+    fleet = await fleets(
+        valkey,
+        dispatcher=MINUTE,
+        destination={"retry": {"preset": "webhook", "base": "10h", "cap": "10h"}},
+    )
     ingest, dispatchers = await three(fleet)
     posted = await fleet.post(ingest, 8)
     seen = await fleet.wait_snapshot(is_in("gone"), "a closed gate")
@@ -134,7 +145,11 @@ async def test_retry_after_is_heeded_by_all_and_costs_no_attempt(
         return Answer()
 
     receiver.default = answer
-    fleet = await fleets(valkey, destination={"retry": {"preset": "page", "attempts": 1, "base": "10ms"}})
+    fleet = await fleets(
+        valkey,
+        dispatcher=MINUTE,
+        destination={"retry": {"preset": "page", "attempts": 1, "base": "10ms"}},
+    )
     ingest, _ = await three(fleet)
     posted = await fleet.post(ingest, 3)
     seen = await fleet.wait_snapshot(is_in("throttled"), "a closed gate")
@@ -148,7 +163,7 @@ async def test_retry_after_is_heeded_by_all_and_costs_no_attempt(
 
 
 async def test_a_rate_is_kept_by_all_together(fleets: Fleets, valkey: Server, receiver: Receiver) -> None:
-    fleet = await fleets(valkey, destination={"rate": "10/s"})
+    fleet = await fleets(valkey, dispatcher=MINUTE, destination={"rate": "10/s"})
     ingest, _ = await three(fleet)
     began = time.time()
     posted = await fleet.post(ingest, 40)

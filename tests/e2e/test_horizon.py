@@ -17,6 +17,7 @@ from tests.support.servers import Server
 COUNT = 6
 ATTEMPTS = 3
 QUICK = {"preset": "page", "base": "20ms", "cap": "40ms"}
+MINUTE = {"visibility_timeout": "60s"}  # nobody is taken for dead because the machine is busy
 BREAKER = {"failures": 4, "open": "50ms"}  # it closes again and again meanwhile
 
 
@@ -50,7 +51,9 @@ async def replay(fleet: Fleet, posted: list[str]) -> None:
 
 async def test_a_port_where_nobody_listens(fleets: Fleets, valkey: Server, receiver: Receiver) -> None:
     await receiver.stop()
-    fleet = await fleets(valkey, destination={"retry": {**QUICK, "attempts": ATTEMPTS}, "breaker": BREAKER})
+    fleet = await fleets(
+        valkey, dispatcher=MINUTE, destination={"retry": {**QUICK, "attempts": ATTEMPTS}, "breaker": BREAKER}
+    )
     ingest = await fleet_of_three(fleet)
     posted = await fleet.post(ingest, COUNT)
     for letter in await dead_letters(fleet, set(posted)):
@@ -75,7 +78,9 @@ async def test_one_that_takes_nothing(
     receiver.default = answer
     retry = {**QUICK, "attempts": ATTEMPTS}
     timeout = "1s" if answer.until else "10s"
-    fleet = await fleets(valkey, destination={"retry": retry, "breaker": BREAKER, "timeout": timeout})
+    fleet = await fleets(
+        valkey, dispatcher=MINUTE, destination={"retry": retry, "breaker": BREAKER, "timeout": timeout}
+    )
     ingest = await fleet_of_three(fleet)
     posted = await fleet.post(ingest, COUNT)
     for letter in await dead_letters(fleet, set(posted)):
@@ -92,7 +97,9 @@ async def test_what_grows_too_old_behind_the_gate_tells_what_its_last_attempt_me
 ) -> None:
     receiver.default = Answer(503, body=b"maintenance")
     retry = {**QUICK, "attempts": 100, "max_age": "2s"}
-    fleet = await fleets(valkey, destination={"retry": retry, "breaker": BREAKER | {"open": "500ms"}})
+    fleet = await fleets(
+        valkey, dispatcher=MINUTE, destination={"retry": retry, "breaker": BREAKER | {"open": "500ms"}}
+    )
     ingest = await fleet_of_three(fleet)
     posted = await fleet.post(ingest, COUNT)
     letters = await dead_letters(fleet, set(posted))

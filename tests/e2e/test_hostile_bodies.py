@@ -64,6 +64,7 @@ def records(server: Server) -> list[str]:
     return [str(key) for key in server.cli("KEYS", keys.record(NAMESPACE, "hook", "*"))]
 
 
+@pytest.mark.long
 @pytest.mark.timeout(300)
 async def test_schemathesis_finds_nothing(fleets: Fleets, valkey: Server, tmp_path: Path) -> None:
     fleet, ingest = await running(fleets, valkey)

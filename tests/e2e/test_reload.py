@@ -255,6 +255,7 @@ async def test_rules_and_limits_change_without_a_signal(rollout: Rollout) -> Non
 
 async def test_a_rolling_update_loses_nothing(rollout: Rollout) -> None:
     """One destination is added, one changed, one renamed and one removed, replica by replica, under load."""
+    rollout.dispatcher_section = {"visibility_timeout": "60s"}  # nobody is taken for dead on a busy machine
     old = rollout.content("kept", "changed", "before", "gone")
     new = rollout.content("kept", "changed", "after", "fresh")
     new["destinations"][1]["headers"] = {"x-new": "1"}
@@ -336,6 +337,7 @@ async def test_what_is_in_flight_ends_with_the_lane_that_began_it(
     release = asyncio.Event()
     receiver.answers.append(Answer(until=release))
     rollout.destination = {"timeout": "60s"}
+    rollout.dispatcher_section = {"visibility_timeout": "2s"}
     old = rollout.content("one")
     ingest = await rollout.ingest("ingest.yaml", old)
     dispatcher = await rollout.dispatcher("dispatcher.yaml", old)

@@ -19,7 +19,7 @@ from tests.support.deliveries import alert, delivery
 from tests.support.receiver import Answer, Receiver
 
 TOKEN = "abcdefgh-ijkl"
-DEADLINE = 10
+DEADLINE = 30.0
 
 
 def new(*receivers: Receiver, **settings: Any) -> Apprise:

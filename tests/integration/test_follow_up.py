@@ -30,7 +30,7 @@ from tests.support.model import SAID, Model, refuses, says, summary
 from tests.support.servers import Server
 
 NAMESPACE = "redispatch"
-DEADLINE = 10.0
+DEADLINE = 30.0
 
 
 class Bench:

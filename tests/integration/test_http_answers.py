@@ -15,7 +15,7 @@ from dispatcher.destinations.post import Answer, Poster
 from tests.support.deliveries import webhook
 from tests.support.raw import OK, Handler, RawRequest, RawServer, answering
 
-DEADLINE = 20.0
+DEADLINE = 30.0
 UNREADABLE = (OutcomeKind.FAILED, None)
 DELIVERED = (OutcomeKind.DELIVERED, 200)
 HEAD = b"HTTP/1.1 200 OK\r\n"

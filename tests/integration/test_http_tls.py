@@ -25,7 +25,7 @@ from tests.support.certificates import Authority
 from tests.support.deliveries import webhook
 from tests.support.raw import OK, RawServer, answering
 
-DEADLINE = 10.0
+DEADLINE = 30.0
 
 
 @pytest.fixture

@@ -192,6 +192,6 @@ async def test_what_all_bodies_hold_together_is_bounded_and_small_ones_get_throu
 
 async def held(site: Served, size: int) -> None:
     """Until so many bytes are held."""
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         while site.arrivals.held != size:  # noqa: ASYNC110 - a number that nobody announces
             await asyncio.sleep(0.005)

@@ -22,7 +22,7 @@ from dispatcher.replica import Clock, Pulse, Replica
 from tests.support.servers import Server
 from tests.support.settings import build
 
-DEADLINE = 10.0
+DEADLINE = 30.0
 
 
 class Kinds:

@@ -35,7 +35,7 @@ from tests.support.receiver import Answer, Receiver
 from tests.support.servers import Server, one_kind
 from tests.support.settings import build
 
-DEADLINE = 10.0
+DEADLINE = 30.0
 TEXT = "x" * 20_000
 
 

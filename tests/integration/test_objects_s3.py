@@ -85,7 +85,7 @@ async def test_without_its_bucket_nothing_is_known(s3: S3) -> None:
 async def test_nobody_answers(bucket: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_ENDPOINT", "http://127.0.0.1:1")
     objects = Objects(f"{bucket}/unreachable", "redispatch")
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         with pytest.raises(Away):
             await objects.put("pager", LARGE, STORED)
 

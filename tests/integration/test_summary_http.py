@@ -19,7 +19,7 @@ from tests.support.raw import RawRequest, RawServer, answering
 from tests.support.receiver import Answer
 
 New = Callable[..., Summary]
-DEADLINE = 10.0
+DEADLINE = 30.0
 KEY = "sk-secret-of-ours"
 
 

@@ -28,7 +28,7 @@ from tests.support.raw import OK, RawRequest, RawServer, answering
 from tests.support.receiver import Receiver
 
 New = Callable[..., Webhook]
-DEADLINE = 10.0
+DEADLINE = 30.0
 
 
 @asynccontextmanager

@@ -29,7 +29,7 @@ from tests.support.processes import Process, Processes
 from tests.support.receiver import Receiver
 from tests.support.servers import as_user
 
-DEADLINE = 20.0
+DEADLINE = 45.0
 LOOK = 0.01  # between two looks at a value that nobody announces
 AHEAD = 100  # alerts that wait for their delivery; more would only take time in the end
 NAME = "hook"
@@ -301,6 +301,6 @@ class Fleets:
 
     async def __call__(self, server: Where, *, through: str | None = None, **sections: Any) -> Fleet:
         """A fleet on this server, `through` another address of it, with sections of the configuration."""
-        http = await self._stack.enter_async_context(aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(15)))
+        http = await self._stack.enter_async_context(aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(30)))
         url = server.url if through is None else through
         return Fleet(self._processes, self._receiver, server, url, http, sections)

@@ -14,6 +14,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
@@ -24,15 +25,33 @@ ROOT = Path(__file__).parents[2]
 LIMIT = 2**22  # bytes of a line
 
 
+class Pipe(NamedTuple):
+    """One end to read from, and the descriptor of the other."""
+
+    reader: asyncio.StreamReader
+    transport: asyncio.ReadTransport
+    writing: int
+
+
+async def pipe() -> Pipe:
+    """A new one."""
+    reading, writing = os.pipe()
+    reader = asyncio.StreamReader(limit=LIMIT)
+    protocol = asyncio.StreamReaderProtocol(reader)
+    transport, _ = await asyncio.get_running_loop().connect_read_pipe(
+        lambda: protocol, os.fdopen(reading, "rb", 0)
+    )
+    return Pipe(reader, transport, writing)
+
+
 class Forked:
     """One process; `pid`, `returncode`, `stdout`, `stderr` and methods as in `asyncio.subprocess.Process`."""
 
-    def __init__(self, stdout: asyncio.StreamReader, stderr: asyncio.StreamReader) -> None:
+    def __init__(self, out: Pipe, err: Pipe) -> None:
         self.pid = 0
         self.returncode: int | None = None
-        self.stdout = stdout
-        self.stderr = stderr
-        self.pipes: list[asyncio.ReadTransport] = []
+        self.stdout, self.stderr = out.reader, err.reader
+        self._pipes = out, err
         self._ended: asyncio.Task[None]
         self._told: asyncio.StreamWriter
 
@@ -63,8 +82,8 @@ class Forked:
 
     def close(self) -> None:
         """Let go of its pipes; it has ended."""
-        for pipe in self.pipes:
-            pipe.close()
+        for pipe in self._pipes:
+            pipe.transport.close()
         self._told.transport.abort()
 
 
@@ -82,22 +101,12 @@ class Forker:
         order = msgspec.json.encode(Order(module, list(words), str(directory), dict(environ)))
         assert len(order) < MOST
         mine, told = socket.socketpair()
-        readers, descriptors, pipes = [], [], []
-        for _ in range(2):
-            reading, writing = os.pipe()
-            reader = asyncio.StreamReader(limit=LIMIT)
-            protocol = asyncio.StreamReaderProtocol(reader)
-            file = os.fdopen(reading, "rb", 0)
-            pipe, _ = await asyncio.get_running_loop().connect_read_pipe(lambda made=protocol: made, file)
-            readers.append(reader)
-            pipes.append(pipe)
-            descriptors.append(writing)
+        out, err = await pipe(), await pipe()
         with told:
-            socket.send_fds(self._connected(), [order], [*descriptors, told.fileno()])
-        for writing in descriptors:
-            os.close(writing)
-        process = Forked(*readers)
-        process.pipes = pipes
+            socket.send_fds(self._connected(), [order], [out.writing, err.writing, told.fileno()])
+        os.close(out.writing)
+        os.close(err.writing)
+        process = Forked(out, err)
         await process.born(mine)
         return process
 

@@ -23,7 +23,7 @@ from common.follow import follower
 from tests.support.forked import LIMIT, Forked, Forker
 
 ROOT = Path(__file__).parents[2]
-DEADLINE = 20.0
+DEADLINE = 45.0
 
 
 class Process:
@@ -79,7 +79,7 @@ class Process:
         except TimeoutError:
             raise AssertionError(f"{self.name} did not end in {deadline} s:\n{self.text}") from None
         # What it started may hold the pipes longer; the rest of its own lines is there at once.
-        await asyncio.wait(self._readers, timeout=0.5)
+        await asyncio.wait(self._readers, timeout=3)
         return code
 
     async def wait_closed(self, deadline: float = DEADLINE) -> None:

@@ -133,7 +133,7 @@ class Wire:
 
     async def reply(self) -> Reply:
         """The next answer."""
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             head = (await self.reader.readuntil(b"\r\n\r\n")).decode().split("\r\n")
             headers = dict(line.split(": ", 1) for line in head[1:] if line)
             raw = await self.reader.readexactly(int(headers.get("Content-Length", 0)))
@@ -142,7 +142,7 @@ class Wire:
     async def rest(self) -> bytes:
         """What comes until the server ends the connection, or breaks it."""
         gathered = bytearray()
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             try:
                 while part := await self.reader.read(65_536):
                     gathered += part

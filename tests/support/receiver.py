@@ -20,7 +20,7 @@ from multidict import CIMultiDict
 
 from ops import signature
 
-DEADLINE = 10.0
+DEADLINE = 30.0
 
 
 @dataclass(frozen=True)

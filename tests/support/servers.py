@@ -33,20 +33,27 @@ PASSWORD = "sesame"
 PATIENCE = 20.0  # seconds; a server that is not up by then never will be
 
 
-def free_port() -> int:
-    """A port of loopback that nobody had a moment ago.
+_LOWEST, _PORTS = 10_000, 22_000  # below those that the system takes the ports of clients from
+_told: set[int] = set()  # whoever asked may not listen yet
 
-    Below the range that the system takes the ports of clients from, so that none of them gets it while its
-    server is down.
+
+def free_port() -> int:
+    """A port of loopback that nobody has, and nobody else among the tests is told of.
+
+    No client gets it while its server is down. Each process of tests has a part of its own.
     """
+    part = _PORTS // int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    first = _LOWEST + part * int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
     while True:
-        port = 10_000 + secrets.randbelow(22_000)  # not `random`: every test begins with the same seed
+        port = first + secrets.randbelow(part)  # not `random`: every test begins with the same seed
         with socket.socket() as probe:
             try:
                 probe.bind(("127.0.0.1", port))
             except OSError:  # taken, or was a moment ago
                 continue
-        return port
+        if port not in _told:
+            _told.add(port)
+            return port
 
 
 def as_user(url: str, role: str) -> str:

@@ -27,7 +27,7 @@ async def test_all_destinations_leave_at_the_same_time() -> None:
     service = Service(settings, asyncio.Event())
     await service.make()
     with patch.object(lanes, "reap", reap):
-        async with asyncio.timeout(5), service._tasks:
+        async with asyncio.timeout(30), service._tasks:
             service._use(settings, service._made)
             await service._lanes.drain()
     assert together.n_waiting == 0

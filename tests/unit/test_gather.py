@@ -44,7 +44,7 @@ async def test_the_first_of_a_group_waits_no_longer_than_told() -> None:
     sent = Sent()
     add(Gatherer(Batch(max=9, wait=Duration(0.01)), sent), "a", "b")
     assert sent == []
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         await sent.some.wait()
     assert sent == [["a", "b"]]
 
@@ -55,7 +55,7 @@ async def test_what_is_taken_back_is_not_sent() -> None:
     add(gatherer, "a", "b")
     assert [each.key for _, each in gatherer.take_back()] == ["a", "b"]
     add(gatherer, "c")
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         await sent.some.wait()
     assert sent == [["c"]]
 

@@ -20,7 +20,7 @@ from common.units import Duration, Size
 from dispatcher.destinations import kinds
 from tests.support.settings import build
 
-DEADLINE = 10.0
+DEADLINE = 30.0
 ONE = "destinations: [{name: one, type: discard}]\n"
 TWO = "destinations: [{name: one, type: discard}, {name: two, type: discard}]\n"
 BROKEN = "destinations: [{name: one, type: nothing}]\nroutes: [{to: [nobody]}]\n"

@@ -11,7 +11,7 @@ import pytest
 
 from dispatcher.destinations.threads import Threads
 
-DEADLINE = 10
+DEADLINE = 30.0
 
 
 async def test_what_a_function_returns_and_raises() -> None:
