@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
-import subprocess
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from redis.asyncio import Redis
 
 from common.keys import GROUP
@@ -18,17 +13,17 @@ from common.record import parse
 from dispatcher.claim import Verdict
 from dispatcher.entry import Entry
 from tests.integration.protocol.stand import Stand
+from tests.support.processes import Processes
 from tests.support.servers import Server
 
-PIPES: Any = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
 DONE = "one: {} moved to its dead letters\n"
 
 
 class Retire:
     """`redispatch retire` as a process, with a file that knows the destination `other` only."""
 
-    def __init__(self, directory: Path, server: Server) -> None:
-        self._file = directory / "redispatch.yaml"
+    def __init__(self, processes: Processes, server: Server) -> None:
+        self._processes = processes
         self.sections: dict[str, Any] = {
             "redis": {"url": server.url},
             "destinations": [{"name": "other", "type": "discard"}],
@@ -37,15 +32,11 @@ class Retire:
 
     async def __call__(self, *words: str, code: int = 0) -> tuple[str, str]:
         """What it prints; it must end with that exit code."""
-        self._file.write_text(yaml.safe_dump(self.sections))
-        command = [sys.executable, "-m", "ops", "retire", "--config", str(self._file), *words]
-        pipe = subprocess.PIPE
-        process = await asyncio.create_subprocess_exec(
-            *command, stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe
-        )
-        out, err = await process.communicate()
-        assert process.returncode == code, err
-        return out.decode(), err.decode()
+        config = self._processes.config(self.sections)
+        process = await self._processes.redispatch("retire", *words, config=config)
+        assert await process.wait_exit() == code, process.text
+        out, err = ("".join(f"{line}\n" for line in lines) for lines in (process.out, process.err))
+        return out, err
 
 
 @pytest.fixture
@@ -57,9 +48,9 @@ async def stand(server: Server, redis: Redis) -> Stand:
 
 
 @pytest.fixture
-def retire(server: Server, tmp_path: Path) -> Retire:
+def retire(server: Server, processes: Processes) -> Retire:
     """The command."""
-    return Retire(tmp_path, server)
+    return Retire(processes, server)
 
 
 async def test_everything_is_moved_and_the_ledger_is_exact(stand: Stand, retire: Retire) -> None:
