@@ -57,7 +57,7 @@ async def staged(directory: Path, http: aiohttp.ClientSession, title: str) -> As
     def answer(request: Request) -> Answer:
         return Answer(statuses[request.path.strip("/")]())
 
-    async with Receiver() as receiver, Processes(directory) as processes:
+    async with Receiver() as receiver, Processes(directory, None) as processes:
         receiver.default = answer
         config = processes.config(_configuration(server.url, receiver.url))
         first, second, third = [
