@@ -73,6 +73,16 @@ ROLES = {
         writes=("stream", "retry", "record", "dead", "gate", "ledger", "objects"),
         reads=("destinations",),
     ),
+    "console": Role(
+        scripts=(
+            *("common/snapshot", "common/append"),
+            *(f"ops/{name}" for name in ("replay", "discard", "pause", "resume", "retire")),
+        ),
+        commands=(
+            *(*_ALWAYS, "TIME", "SMEMBERS", "SADD", "XRANGE", "XREVRANGE", "ZRANGE", "XPENDING", "GET"),
+        ),
+        writes=("stream", "retry", "record", "dead", "gate", "ledger", "objects", "destinations"),
+    ),
 }
 
 

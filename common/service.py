@@ -134,7 +134,7 @@ async def reach(
     while not stop.is_set():
         try:
             server = await connect.inspect(redis, settings.redis, durability)
-            await _allowed(redis, settings, role, durability)
+            await allowed(redis, settings, role, durability)
             return server
         except (connect.Unusable, NoPermissionError) as fault:
             raise Unstartable(str(fault)) from fault
@@ -145,7 +145,8 @@ async def reach(
     return None
 
 
-async def _allowed(redis: Redis, settings: Settings, role: str, durability: str) -> None:
+async def allowed(redis: Redis, settings: Settings, role: str, durability: str) -> None:
+    """Raises Unstartable, which names what the user of the server lacks, and NoPermissionError."""
     section = settings.redis
     kind = redis_url.parse(section.url).kind
     lacking = await rights.missing(redis, rights.ROLES[role], section.namespace, durability, kind)

@@ -27,9 +27,11 @@ _WHO = {
     "dispatcher": "`python -m dispatcher`.",
     "operator": "The commands `status`, `dead`, `pause`, `resume`, `retire` and `ledger`, and the Lua files "
     "of `ops/lua` with `redis-cli`.",
+    "console": "`redispatch console`.",
 }
 _DURABLE = {
     "ingest": "`ingest.durability: replicated` needs `+wait`, `fsynced` needs `+waitaof`.",
+    "console": "Its test alerts need what `ingest.durability` needs.",
     "dispatcher": "With destinations of type `summary` it also needs what `ingest.durability` needs.",
 }
 

@@ -7,6 +7,8 @@ from datetime import UTC, datetime
 
 def plain(text: str) -> str:
     """The text with everything that a terminal might obey escaped."""
+    if text.isprintable():
+        return text
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 

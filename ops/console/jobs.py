@@ -54,6 +54,7 @@ class Job:
         self.task = task
         self.state = "running"  # waiting, stopped, done, broken
         self.done = 0
+        self.full = False  # what it moves to has no room
         self.remarks: list[str] = []
         self.began = time.time()
         self.stop = asyncio.Event()
@@ -161,7 +162,7 @@ class Jobs:
                 job.state = "waiting"
                 await _rest(job.stop)
             else:
-                job.state = "stopped" if job.stop.is_set() else "done"
+                job.state = "stopped" if job.stop.is_set() or job.full else "done"
                 return
         job.state = "stopped"
 
@@ -176,6 +177,7 @@ class Jobs:
         else:
             moved = await move.discard(run, task.names)
         job.done -= sum(one.gone for one in moved)
+        job.full = any(one.full for one in moved)
         job.remarks = list(_remarks(moved, settings))
 
     async def _retired(self, job: Job, settings: Settings) -> None:
@@ -186,6 +188,7 @@ class Jobs:
                 job.remarks = [
                     f"{number(done.left)} are in work at replicas that still know it: run it again"
                 ]
+            job.full = done.full
             if done.full:
                 job.remarks = [f"its dead letters are at their cap ({number(settings.queue.max_dead)})"]
 

@@ -104,9 +104,8 @@ async def work(desk: Desk, visit: Visit) -> web.Response:
 
 async def dead(desk: Desk, visit: Visit) -> web.Response:
     """Dead letters, those that are looked for."""
-    now = await reach.now(desk.redis)
+    now, known = await asyncio.gather(reach.now(desk.redis), reach.names(desk.redis, desk.settings))
     wanted, start = search(visit.fields, now), place(one(visit.fields, "from"))
-    known = await reach.names(desk.redis, desk.settings)
     if wanted.destination and wanted.destination not in known:
         raise Problem(404, f"there is no destination {wanted.destination!r}")
     names = [wanted.destination] if wanted.destination else list(known)

@@ -31,7 +31,11 @@ PAGE = 50  # letters that are shown
 LOOKS = 20_000  # letters that one view looks at
 BYTES = 16 * 1024**2  # and how many bytes of them
 SECONDS = 0.25
-FIRST, MOST_AT_ONCE = 8, 500  # letters in one read: the first, and once they are known to be small
+FIRST, GROWTH, MOST_AT_ONCE = (
+    8,
+    6,
+    500,
+)  # letters in one read: 8, 48 (a page then), 288, 500, if they are small
 READ = 1024**2  # bytes in one read, about
 _PLACE = re.compile(r"([0-9]{1,20})-([0-9]{1,20})/(.{1,255})", re.DOTALL)
 
@@ -187,7 +191,7 @@ class _Source:
         self.letters.extend(Letter(self._name, each.decode(), fields) for each, fields in found)
         self._bounds[0] = f"({self.letters[-1].id}"
         average = sum(letter.size for letter in self.letters) // len(self.letters) + 1
-        self._count = max(1, min(MOST_AT_ONCE, READ // average))
+        self._count = max(1, min(self._count * GROWTH, MOST_AT_ONCE, READ // average))
 
     def _clipped(self, start: str, wanted: Search) -> str:
         """A place outside of the time that is asked for is no way around it."""

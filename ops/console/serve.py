@@ -15,7 +15,7 @@ from common.http import Server, Site, serve
 from common.log import Log
 from common.reload import Refused
 from common.reload import Watch as Configuration
-from common.service import Unstartable, calm_collector, either
+from common.service import Unstartable, allowed, calm_collector, either
 from common.settings import Settings
 from common.wire import Wire
 from ops.console import render
@@ -84,10 +84,12 @@ class Service:
 
     async def _inspect(self) -> None:
         """Once Redis answers, whether it can be used."""
+        settings = self.desk.settings
         while not self._stop.is_set():
             try:
-                await connect.inspect(self._redis, self.desk.settings.redis)
-            except connect.Unusable as fault:
+                await connect.inspect(self._redis, settings.redis)
+                await allowed(self._redis, settings, "console", settings.ingest.durability)
+            except (connect.Unusable, errors.NoPermissionError) as fault:
                 raise Unstartable(str(fault)) from fault
             except errors.RedisError:
                 await either(self._stop, PAUSE)  # the page says it, and so does the log

@@ -93,6 +93,7 @@ def _action(desk: Desk, made: Action) -> Handler:
         if guest.read_only:
             raise Problem(403, "you may look, and change nothing")
         told = await _told(desk, made(desk, Visit(guest, request.path, fields)))
+        await desk.watch.look()  # so that the next page shows what was done
         return protected(told) if isinstance(told, web.Response) else protected(_see(told))
 
     return handle

@@ -38,6 +38,7 @@ class Watch:
         self._troubled = troubled
         self._known: dict[str, bool] = {}
         self._changed = asyncio.Event()
+        self._turn = asyncio.Lock()
         self.tracks: dict[str, Track] = {}
         self.seen: list[Seen] = []
         self.fault: str | None = "Redis has not answered yet"
@@ -74,18 +75,19 @@ class Watch:
             await asyncio.sleep(EVERY)
 
     async def look(self) -> None:
-        """One round."""
-        try:
-            self.seen = await self._look()
-        except errors.RedisError as fault:
-            self._say(fault)
-        else:
-            self.fault = None
-            for one in self.seen:
-                self.tracks.setdefault(one.snapshot.destination, Track()).add(one.snapshot)
-        self.board = board(self.seen, self.tracks, self.fault, self.extra())
-        self._changed.set()
-        self._changed = asyncio.Event()
+        """One round; after the one that is under way."""
+        async with self._turn:
+            try:
+                self.seen = await self._look()
+            except errors.RedisError as fault:
+                self._say(fault)
+            else:
+                self.fault = None
+                for one in self.seen:
+                    self.tracks.setdefault(one.snapshot.destination, Track()).add(one.snapshot)
+            self.board = board(self.seen, self.tracks, self.fault, self.extra())
+            self._changed.set()
+            self._changed = asyncio.Event()
 
     async def _look(self) -> list[Seen]:
         settings = self._settings

@@ -392,7 +392,8 @@ async def test_a_full_queue_ends_a_replay(server: Server, pager: Book) -> None:
     async with console(settings) as made, Browser(made.url) as browser:
         await browser.send("/dead", "/actions/matching", do="replay", sure="yes")
         job = await ended(made)
-        assert (job.done, len(pager.dead())) == (5, 15)
+        assert (job.state, job.done, len(pager.dead())) == ("stopped", 5, 15)
+        assert "Start again for the rest" in (await browser.get("/jobs")).words
         assert "pager: its queue is full (5)" in job.told
         sent = [("letter", f"pager/{pager.dead()[0]}")]
         page = await browser.send("/dead", "/actions/picked", *sent, do="replay")

@@ -13,6 +13,7 @@ BY_ITSELF = {
     "ingest": {"destinations", "record", "canary"},
     "dispatcher": {"destinations", "stream", "objects", "sweep", "canary"},
     "operator": {"destinations", "dead", "stream", "retry"},
+    "console": {"destinations", "dead", "stream", "retry", "record"},
 }
 
 
