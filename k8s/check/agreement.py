@@ -17,7 +17,6 @@ import yaml
 from common import __version__, log
 from common.http import PROBES
 from common.references import PREFIX
-from common.service import PATIENCE
 from common.settings import Settings
 from common.stored import scheme
 from ingest.serve import GRACE
@@ -36,7 +35,6 @@ HEALTHZ, READYZ, _ = PROBES
 _COMPONENT, _VERSION = (f"app.kubernetes.io/{word}" for word in ("component", "version"))
 _SPARE = 5.0  # seconds between the end of a drain and SIGKILL
 _ENDPOINTS = 5  # seconds, at the least, until nodes send nothing more to a pod that leaves
-_HASTY = 30  # seconds without an answer, at the least, before something is killed
 
 
 def check(bundle: Bundle) -> Found:
@@ -139,9 +137,6 @@ def _probes(ours: Ours) -> Said:
             yield path, f"has to ask {route}: {_WHY[kind]}"
         elif get.get("scheme", "HTTP") != ("HTTPS" if tls else "HTTP"):
             yield path, f"asks by {get.get('scheme', 'HTTP')}, and {ours.service} speaks the other"
-        patience = probe.get("failureThreshold", 3) * probe.get("periodSeconds", 10)
-        if kind != "readinessProbe" and patience < max(_HASTY, PATIENCE):
-            yield path, f"kills after {patience} s: {_HASTY} at the least, since a machine may be busy"
 
 
 _WHY = {

@@ -6,6 +6,7 @@ Takes a bundle; yields options that would lose alerts.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
 from k8s.check.bundle import Bundle, Found, Json, Pod
 from k8s.check.pods import Said
@@ -48,16 +49,7 @@ def check(bundle: Bundle) -> Found:
 
 
 def _server(pod: Pod, path: str, container: Json, options: dict[str, str]) -> Said:
-    for option in options:
-        if not option.startswith("--"):
-            yield f"{path}.args", f"{option!r} stands where an option should: each has one value"
-        elif option[2:] not in (*_WANTED, *_KNOWN):
-            yield f"{path}.args", f"{option} is no option that is known here"
-    if options.get("--appendfsync", "everysec") not in ("everysec", "always"):
-        yield f"{path}.args", "--appendfsync is neither everysec nor always: the system decides what is kept"
-    for option, (value, why) in _WANTED.items():
-        if options.get(f"--{option}") != value:
-            yield f"{path}.args", f"--{option} is not {value}: {why}"
+    yield from ((f"{path}.args", words) for words in _options(options))
     place = options.get("--dir", "")
     mounted = [
         mount for mount in container.get("volumeMounts", []) if mount["mountPath"].rstrip("/") == place
@@ -74,3 +66,18 @@ def _server(pod: Pod, path: str, container: Json, options: dict[str, str]) -> Sa
             f"{path}.resources",
             "the limit of memory is not half as much again as --maxmemory: a rewrite copies pages",
         )
+
+
+def _options(options: dict[str, str]) -> Iterator[str]:
+    for option in options:
+        if not option.startswith("--"):
+            yield f"{option!r} stands where an option should: each has one value"
+        elif option[2:] not in (*_WANTED, *_KNOWN):
+            yield f"{option} is no option that is known here"
+    if options.get("--appendfsync", "everysec") not in ("everysec", "always"):
+        yield "--appendfsync is neither everysec nor always: the system decides what is kept"
+    if options.get("--protected-mode", "yes") not in ("yes", "no"):
+        yield "--protected-mode is neither yes nor no"
+    for option, (value, why) in _WANTED.items():
+        if options.get(f"--{option}") != value:
+            yield f"--{option} is not {value}: {why}"

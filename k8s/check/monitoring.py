@@ -6,6 +6,7 @@ Takes a bundle; yields what is wrong. `promtool` looks at the rules, too, where 
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
 import tempfile
@@ -23,6 +24,7 @@ from k8s.check.pods import Said, twice
 from k8s.check.references import DASHBOARD
 
 METRICS = PROBES[2]
+_LABEL = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
 _DEFAULT_PLACES = ":/usr/local/bin:/usr/sbin"
 
 
@@ -52,6 +54,8 @@ def _pods(bundle: Bundle, item: Json) -> list[Pod]:
 def _monitor(item: Json, pods: list[Pod], endpoints: list[Json]) -> Said:
     if not pods:
         yield "spec.selector", "selects no pod here"
+    if not any(item["spec"]["selector"].values()):
+        yield "spec.selector", "is empty, and selects every pod of the namespace"
     if not endpoints:
         yield "spec.podMetricsEndpoints", "is empty: nothing would be scraped"
     for index, endpoint in enumerate(endpoints):
@@ -73,6 +77,10 @@ def _endpoint(item: Json, endpoint: Json) -> Iterator[str]:
         return
     if "scrapeTimeout" in endpoint and patience > every:
         yield "scrapeTimeout is longer than interval"
+    for change in endpoint.get("relabelings", []):
+        named = [change.get("targetLabel", ""), *change.get("sourceLabels", [])]
+        if change.get("action", "replace").lower() == "replace" and not all(map(_LABEL.fullmatch, named)):
+            yield f"a relabeling has {', '.join(named) or 'nothing'} for labels"
     if endpoint.get("scheme", "http").lower() not in ("http", "https"):
         yield f"there is no scheme {endpoint['scheme']}"
 

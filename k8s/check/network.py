@@ -28,6 +28,12 @@ def check(bundle: Bundle) -> Found:
             item["spec"].get(side[1]) for side in _SIDES
         ):
             yield item, "spec.podSelector", "opens something for every pod of the namespace"
+        if any(item["spec"]["podSelector"].values()) and not any(
+            item["spec"].get(side[1]) for side in _SIDES
+        ):
+            yield item, "spec", "has no rule, and denies what is denied already"
+        if "policyTypes" not in item["spec"]:
+            yield item, "spec.policyTypes", "is missing: say which sides are meant"
         for side, rules, peers in _SIDES:
             for index, rule in enumerate(item["spec"].get(rules, [])):
                 path = f"spec.{rules}[{index}]"
@@ -130,6 +136,12 @@ def _rule(bundle: Bundle, item: Json, rule: Json, pods: list[Pod] | None, peers:
         )
         if "ipBlock" not in peer and not inside and not outside:
             yield f"an item of {peers} fits no pod, neither here nor of what a site brings"
+        elif (
+            outside
+            and not any(peer.get("podSelector", {}).values())
+            and provided.has_pods(peer["namespaceSelector"])
+        ):
+            yield f"an item of {peers} is about every pod of that namespace"
     targets = _peers(bundle, item, rule.get(peers, [])) if pods is None else pods
     for told in rule.get("ports", []):
         port, protocol = told.get("port"), told.get("protocol", "TCP")

@@ -96,7 +96,9 @@ def _stateful_set(item: Json) -> Said:
     for each in twice([*claims, *volumes]):
         yield "spec.volumeClaimTemplates", f"{each} is the name of two"
     for claim in item["spec"].get("volumeClaimTemplates", []):
-        yield from ((f"spec.volumeClaimTemplates[{name(claim)}]", words) for words in _claim(claim["spec"]))
+        yield from (
+            (f"spec.volumeClaimTemplates[{name(claim)}]", words) for words in _claim(claim.get("spec", {}))
+        )
 
 
 def _persistent(item: Json) -> Said:
@@ -149,6 +151,8 @@ def _scaler(item: Json) -> Said:
         yield "spec.minReplicas", f"is {least}, above maxReplicas, {most}"
     if item["apiVersion"] == "autoscaling/v1":
         return
+    if not spec.get("metrics"):
+        yield "spec.metrics", "is empty: nothing says when to scale"
     sources = {"Resource": "resource", "ContainerResource": "containerResource", "Pods": "pods"}
     sources |= {"Object": "object", "External": "external"}
     for index, metric in enumerate(spec.get("metrics", [])):

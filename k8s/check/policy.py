@@ -32,6 +32,7 @@ _SECRET = re.compile(r"PASSWORD|PASSWD|SECRET|TOKEN|CREDENTIAL|PRIVATE|API_?KEY|
 _IN_A_URL = re.compile(r"://[^/\s:@\"']*:[^/\s@\"']+@")
 _TAG = re.compile(r".+?(?::(?P<tag>[\w][\w.-]{0,127}))?(?:@sha256:(?P<digest>[0-9a-f]{64}))?", re.ASCII)
 _SELECTORS = {f"app.kubernetes.io/{word}" for word in ("name", "component", "instance")}
+_HASTY = 30  # seconds without an answer, at the least, before something is killed
 _PSS = "pod-security.kubernetes.io/enforce"
 
 
@@ -146,6 +147,14 @@ def _watched(pod: Pod) -> Said:
         for kind in PROBES:
             if kind not in container:
                 yield f"{path}.{kind}", "is missing"
+        for kind in ("startupProbe", "livenessProbe"):
+            probe = container.get(kind, {})
+            patience = probe.get("failureThreshold", 3) * probe.get("periodSeconds", 10)
+            if patience < _HASTY:
+                yield (
+                    f"{path}.{kind}",
+                    f"kills after {patience} s: {_HASTY} at the least, a machine may be busy",
+                )
         told = [container.get(kind, {}).get("httpGet") for kind in ("livenessProbe", "readinessProbe")]
         if told[0] is not None and told[0] == told[1]:
             yield f"{path}.livenessProbe", "asks what readiness asks: who is not ready would be killed"

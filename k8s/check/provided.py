@@ -38,3 +38,8 @@ def has_peer(namespaces: Json, pods: Json | None) -> bool:
         ):
             return True
     return False
+
+
+def has_pods(namespaces: Json) -> bool:
+    """Whether it is certain pods there that are meant."""
+    return any(each["pods"] for each in _told()["namespaces"] if fits(namespaces, each["labels"]))

@@ -58,6 +58,9 @@ def _redis(ours: Ours) -> Iterator[str]:
 
 def _server(ours: Ours, host: str, port: int) -> Iterator[str]:
     """Redis, or a sentinel; a name without a dot is a Service beside it."""
+    if Address(host, port).loopback:
+        yield "redis.url is loopback, where only this container listens"
+        return
     if "." in host or ":" in host:
         if not any(ways(ours.bundle, ours.pod, "Egress", port)):
             yield f"no NetworkPolicy lets it reach Redis at port {port}"

@@ -93,7 +93,16 @@ _LOOKED_AT = {
     "port",
     "targetPort",
 }
-_LOOKED_AT |= {"mountPath", "workingDir", "path", "subPath", "sizeLimit", "periodSeconds"}
+_LOOKED_AT |= {
+    "mountPath",
+    "workingDir",
+    "path",
+    "subPath",
+    "sizeLimit",
+    "periodSeconds",
+    "topologyKey",
+    "appProtocol",
+}
 
 
 def check(bundle: Bundle) -> Found:
@@ -145,7 +154,7 @@ def _metadata(item: Json) -> Iterator[tuple[str, str]]:
 def _label(key: str, value: Any, is_label: bool = True) -> Iterator[str]:
     prefix, slash, word = key.rpartition("/")
     if not _WORD.fullmatch(word) or (slash and not _SUBDOMAIN.fullmatch(prefix)):
-        yield f"{key!r} is no name for a label"
+        yield f"{key!r} is no name such as app.kubernetes.io/name"
     if is_label and value and not (isinstance(value, str) and _WORD.fullmatch(value)):
         yield f"{value!r} is no value for a label: at most 63 letters, digits, '-', '_' and '.'"
 
@@ -170,6 +179,8 @@ def _text(path: str, key: str, value: Any) -> Iterator[str]:
         yield f"{value!r} has a ':'"
     if key == "path" and ".httpGet." in path and not str(value).startswith("/"):
         yield f"{value!r} does not begin with '/'"
+    if key in ("topologyKey", "appProtocol"):
+        yield from _label(str(value), "")
     if key in ("subPath", "path") and ".." in str(value).split("/"):
         yield f"{value!r} leads out of its volume"
     if key == "sizeLimit" and (quantity(value) or 0) <= 0:
