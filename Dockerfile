@@ -35,7 +35,8 @@ LABEL org.opencontainers.image.title="redispatch" \
 COPY --from=build /opt/redispatch /opt/redispatch
 # What is imported of the standard library is compiled too: the base image has it as source alone. And a place for
 # large alerts (objects.url), when a volume is mounted there.
-RUN /opt/redispatch/bin/python -c "import dispatcher.__main__, ingest.__main__, ops.agent, ops.healthcheck, ops.receive" \
+RUN /opt/redispatch/bin/python -c "import dispatcher.__main__, ingest.__main__, ops.agent, ops.healthcheck" \
+    && /opt/redispatch/bin/python -c "import ops.console.serve, ops.receive, ops.status" \
     && install -d -o 65532 -g 65532 /var/lib/redispatch
 ENV PATH=/opt/redispatch/bin:${PATH} \
     PYTHONDONTWRITEBYTECODE=1 \

@@ -11,7 +11,7 @@ ENGINE ?= docker
 # Tests start hundreds of processes: what they import is compiled once, whatever the environment says.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: up test pytest lint types kubectl lock image bench chaos clean
+.PHONY: up test pytest lint types kubectl lock image release-check bench chaos clean
 .DELETE_ON_ERROR:
 
 # Everything on one machine, until Ctrl-C. It ends with this make, even when make is killed.
@@ -56,7 +56,7 @@ lock:
 	$(PYTHON) -m venv $(LOCK_TOOLS)
 	$(LOCK_TOOLS)/bin/python -m pip install --quiet --disable-pip-version-check pip-tools
 	$(PIP_COMPILE) --all-extras --output-file requirements.lock pyproject.toml requirements.in
-	grep async-timeout requirements.in | $(PIP_COMPILE) --extra agent --extra apprise --constraint requirements.lock \
+	grep async-timeout requirements.in | $(PIP_COMPILE) --extra agent --extra apprise --extra otel --constraint requirements.lock \
 		--output-file requirements-image.lock pyproject.toml -
 	$(PIP_COMPILE) --only-build-deps --build-deps-for wheel --constraint requirements.lock \
 		--output-file requirements-build.lock pyproject.toml
@@ -66,6 +66,10 @@ image:
 	version=$$(sed -n 's/^__version__ = "\(.*\)"/\1/p' common/__init__.py) && \
 	revision=$$(git rev-parse HEAD) && \
 	$(ENGINE) build --build-arg VERSION=$$version --build-arg REVISION=$$revision --tag redispatch:$$version .
+
+# What would be published: built, looked at, installed where nothing else is, and used. Asks a package index.
+release-check: $(READY)
+	$(BIN)/pytest --verbose tests/release.py
 
 # What was made from the sources; never ./data, which holds alerts.
 clean:

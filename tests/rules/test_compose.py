@@ -132,7 +132,8 @@ def configured() -> dict[str, Service]:
 
 
 def test_all_are_there() -> None:
-    assert SERVICES.keys() >= {"valkey", "ingest", "dispatcher", "receiver", "agent", "prometheus", "grafana"}
+    services = {"valkey", "ingest", "dispatcher", "console", "receiver", "agent", "prometheus", "grafana"}
+    assert SERVICES.keys() == services
     assert SERVICES["dispatcher"].deploy.replicas == 2
     assert USER
     assert {service.user for service in OURS.values()} == {USER[1]}
@@ -225,10 +226,11 @@ def test_its_configuration_is_good(name: str) -> None:
 
 def test_they_know_each_other() -> None:
     read = settings(SERVICES["ingest"])
-    [token] = read.tokens
+    [token], [visitor] = read.tokens, read.console.tokens
     agent, receiver = SERVICES["agent"], SERVICES["receiver"]
     told = hashlib.sha256(agent.environment["REDISPATCH_TOKEN"].encode()).hexdigest()
     assert token.sha256.reveal() == told
+    assert visitor.sha256.reveal() == told  # of what docs/deploy.md names
     assert f"http://ingest:{Address.parse(read.ingest.listen).port}" in agent.command
     [hook] = [destination for destination in read.destinations if destination.type == "webhook"]
     specific: Any = hook

@@ -20,7 +20,7 @@ from tests.support import image
 
 DOCKERFILE = (ROOT / "Dockerfile").read_text("utf-8")
 LOCKS = ("requirements-image.lock", "requirements-build.lock")
-EXTRAS = ("agent", "apprise")
+EXTRAS = ("agent", "apprise", "otel")
 
 
 def pinned(file: str) -> dict[str, str]:
