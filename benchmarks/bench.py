@@ -11,6 +11,7 @@
 7. Senders alone, and beside hostile ones: zip bombs, slow bodies, thousands of idle connections.
 8. Bodies of 500 lines through ingest beside the append script alone, in turns.
 9. What `/metrics` and the server have to do for it while a large backlog waits.
+10. What an alert costs in CPU and memory, for docs/scaling.md.
 
 Prints a table with the targets beside; `--check` exits with 1 when one is missed.
 """
@@ -32,14 +33,14 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
-from benchmarks import backlog, hostile, ndjson, neighbours, outage, webhook
+from benchmarks import backlog, hostile, ndjson, neighbours, outage, scaling, webhook
 from benchmarks.fill import NAMESPACE, fill
 from benchmarks.floor import cpu, floor
 from benchmarks.load import Measured, Missing, load
 from benchmarks.stack import Broken, Process, Server, Stack, free_port
 from common.snapshot import snapshot
 
-PARTS = ("ingest", "dispatcher", "webhook", "neighbours", "outage", "hostile", "ndjson", "backlog")
+PARTS = ("ingest", "dispatcher", "webhook", "neighbours", "outage", "hostile", "ndjson", "backlog", "scaling")
 SLOTS = 2048  # of the dispatcher: enough that reading, sending and settling overlap
 CONNECTIONS = 32
 LOOK = 0.02  # seconds between two looks at the ledger
@@ -255,6 +256,21 @@ def _looked(seen: backlog.Looked) -> list[Row]:
     ]
 
 
+def _costing(seen: scaling.Scale) -> list[Row]:
+    return [
+        *(
+            Row(
+                f"CPU per alert at {cost.rate:,.0f}/s: ingest, dispatcher, server",
+                f"{cost.ingest:.0f}, {cost.dispatcher:.0f}, {cost.server:.0f} us",
+            )
+            for cost in seen.costs
+        ),
+        Row("memory of a waiting delivery", f"{seen.kept.waiting:.0f} bytes"),
+        Row("memory of what is remembered of one", f"{seen.kept.remembered:.0f} bytes"),
+        Row("connections of an ingest process, of a dispatcher", f"{seen.ingest}, {seen.dispatcher}"),
+    ]
+
+
 async def watch(redis: Redis, dispatcher: Process, progress: Progress, alerts: int) -> tuple[float, int]:
     """Deliveries per second from the first to the last that was seen, and what the ledger can't explain."""
     task = progress.add_task("settling", total=alerts)
@@ -300,6 +316,8 @@ async def run(*, quick: bool, parts: tuple[str, ...], console: Console) -> list[
                 )
             if "backlog" in parts:
                 rows += _looked(await backlog.look(stack, server, progress, 10 * alerts, 2 * seconds))
+            if "scaling" in parts:
+                rows += _costing(await scaling.measure(stack, server, progress, 2 * seconds, alerts // 2))
     return rows
 
 
