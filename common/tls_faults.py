@@ -19,7 +19,11 @@ def why(fault: BaseException, url: str) -> str:
     """How it goes on behind the address; ends with a full stop or a question mark."""
     parts = urlsplit(url)
     if not parts.scheme.startswith("rediss"):
-        return "hung up at once: does it want TLS (rediss://)?" if _hung_up(fault) else ""
+        return (
+            "can't be reached (it hung up): is it running, or does it want TLS (rediss://)?"
+            if _hung_up(fault)
+            else ""
+        )
     options = dict(parse_qsl(parts.query))
     missing = [
         f"{name} ({options[name]})" for name in FILES if name in options and not _readable(options[name])

@@ -18,9 +18,11 @@ from common.faults import Fault, Path
 from common.policy import record_ttl, retry_policy
 from common.settings import Destination, Match, Route, Settings
 from common.stored import scheme
-from common.units import Address, Duration, Size
+from common.units import Address, Duration, Rate
 from dispatcher.destinations import kinds
 from ingest.tls import TlsFault, context
+from ops import scale
+from ops.scale import Need, readable
 
 Warned: TypeAlias = Iterator[tuple[Path, str]]
 
@@ -37,6 +39,8 @@ class Findings(Struct, frozen=True, kw_only=True):
     faults: list[Fault] = []
     warnings: list[Fault] = []
     memory: str = ""
+    need: Need | None = None
+    scale: list[str] = []
     summary: str
 
 
@@ -45,19 +49,21 @@ def check(
     out: TextIO,
     maxmemory: Callable[[Settings], int | None] = lambda settings: None,
     as_json: bool = False,
+    rate: Rate | None = None,
 ) -> int:
     """Print what is wrong (exit code 1) or doubtful (exit code 0) with the configuration at `path`.
 
-    `maxmemory` asks the server, when there is one that answers.
+    `maxmemory` asks the server, when there is one that answers. `rate`: also what so many alerts need.
     """
-    found = examine(path, maxmemory)
+    found = examine(path, maxmemory, rate=rate)
     if as_json:
         document = {"valid": not found.faults, **structs.asdict(found)}
+        del document["scale"]  # `need` in words
         out.write(msgspec.json.format(msgspec.json.encode(document)).decode() + "\n")
     else:
         out.write("".join(f"fault: {fault}\n" for fault in found.faults))
         out.write("".join(f"warning: {warning}\n" for warning in found.warnings))
-        out.write("\n".join([*filter(None, [found.memory]), found.summary, ""]))
+        out.write("\n".join([*filter(None, [found.memory]), *found.scale, found.summary, ""]))
     return 1 if found.faults else 0
 
 
@@ -65,6 +71,7 @@ def examine(
     path: str | None,
     maxmemory: Callable[[Settings], int | None] = lambda settings: None,
     environ: Mapping[str, str] | None = None,
+    rate: Rate | None = None,
 ) -> Findings:
     """The same as a value; `environ`: in another environment than this one.
 
@@ -86,9 +93,12 @@ def examine(
             faults=[Fault(place(("routes",)), message)], summary="1 fault, alerts would be refused"
         )
     doubts = [Fault(place(where), message) for where, message in warnings(settings)]
+    needed = None if rate is None else scale.need(settings, rate)
     return Findings(
         warnings=doubts,
         memory=memory(settings, maxmemory(settings)),
+        need=needed,
+        scale=[] if needed is None else list(scale.told(settings, needed)),
         summary=_summary(loaded.report.file, settings, len(doubts)),
     )
 
@@ -125,13 +135,13 @@ def memory(settings: Settings, maxmemory: int | None) -> str:
     )
     full = settings.queue.max_depth * (_ALERT + _ENTRY) * len(settings.destinations)
     told = (
-        f"memory: one alert per second to every destination takes about {_readable(per_second)} to remember; "
-        f"full queues of alerts of 1KiB take {_readable(full)} more"
+        f"memory: one alert per second to every destination takes about {readable(per_second)} to remember; "
+        f"full queues of alerts of 1KiB take {readable(full)} more"
     )
     if not maxmemory:
         return told if maxmemory is None else f"{told}; the server has no maxmemory"
     short = ": too little, ingest will refuse alerts before a queue is full" if full > maxmemory else ""
-    return f"{told}; maxmemory is {_readable(maxmemory)}{short}"
+    return f"{told}; maxmemory is {readable(maxmemory)}{short}"
 
 
 def _listening(settings: Settings) -> Warned:
@@ -223,9 +233,3 @@ def _about(seconds: float) -> Duration:
         if seconds >= 2 * unit:
             return Duration(round(seconds / unit) * unit)
     return Duration(round(seconds, 3))
-
-
-def _readable(size: float) -> str:
-    """Three digits are more than an estimate is worth."""
-    unit = next((unit for unit in (1024**3, 1024**2) if size >= unit), 1024)
-    return str(Size(max(1, round(size / unit)) * unit))

@@ -108,7 +108,7 @@ async def test_what_is_wrong_with_files_names_and_ports(over: Over) -> None:
     plain = over.url(**GOOD).replace(str(over.port), str(over.server.port))
     assert "with TLS on this port" in await said_of(plain)
     told = await said_of(f"redis://127.0.0.1:{over.port}/0")
-    assert told == "hung up at once: does it want TLS (rediss://)?"
+    assert told == "can't be reached (it hung up): is it running, or does it want TLS (rediss://)?"
 
 
 async def test_a_server_whose_certificate_has_expired(over: Over) -> None:
