@@ -6,7 +6,7 @@ Takes a bundle; yields what leads nowhere, and what nothing leads to. What a sit
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from k8s.check import provided
 from k8s.check.bundle import CLUSTER_WIDE, Bundle, Found, Json, Pod, fits, name, namespace, walk
@@ -24,16 +24,9 @@ def check(bundle: Bundle) -> Found:
     for pod in bundle.pods():
         for said in (*_variables(bundle, pod), *_volumes(bundle, pod), *_identity(bundle, pod)):
             yield (pod.owner, *said)
-    for item in bundle.of("Service"):
-        yield from ((item, *said) for said in _service(bundle, item))
-    for item in bundle.of("StatefulSet"):
-        yield from ((item, *said) for said in _stateful_set(bundle, item))
-    for item in bundle.of("PodDisruptionBudget"):
-        yield from ((item, *said) for said in _budget(bundle, item))
-    for item in bundle.of("RoleBinding", "ClusterRoleBinding"):
-        yield from ((item, *said) for said in _binding(bundle, item))
-    for item in bundle.of("Ingress"):
-        yield from ((item, *said) for said in _ingress(bundle, item))
+    for kind, rule in _RULES.items():
+        for item in bundle.of(kind):
+            yield from ((item, *said) for said in rule(bundle, item))
     yield from _unused(bundle)
 
 
@@ -210,6 +203,17 @@ def _ingress(bundle: Bundle, item: Json) -> Said:
                 yield path, f"Service {value['name']} has no such port"
 
 
+def _credentials(bundle: Bundle, item: Json) -> Said:
+    """What KEDA signs in with."""
+    for part, kind in (("secretTargetRef", "Secret"), ("configMapTargetRef", "ConfigMap")):
+        for each in item["spec"].get(part, []):
+            found = keys(bundle, kind, each["name"], namespace(item))
+            if found is None:
+                yield f"spec.{part}[{each['parameter']}]", f"there is no {kind} {each['name']}"
+            elif each["key"] not in found:
+                yield f"spec.{part}[{each['parameter']}]", f"{kind} {each['name']} has no key {each['key']}"
+
+
 def _unused(bundle: Bundle) -> Found:
     """What was meant for somebody and reaches nobody, as after a change of a name."""
     used: set[tuple[str, str, str]] = set()
@@ -229,3 +233,13 @@ def _unused(bundle: Bundle) -> Found:
         found = (item["kind"], name(item), namespace(item)) in used
         if not found and DASHBOARD not in item["metadata"].get("labels", {}):
             yield item, "metadata.name", "no pod uses it"
+
+
+_RULES: dict[str, Callable[[Bundle, Json], Said]] = {
+    "Service": _service,
+    "StatefulSet": _stateful_set,
+    "PodDisruptionBudget": _budget,
+    **dict.fromkeys(("RoleBinding", "ClusterRoleBinding"), _binding),
+    "Ingress": _ingress,
+    "TriggerAuthentication": _credentials,
+}
