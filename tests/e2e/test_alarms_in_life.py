@@ -73,14 +73,17 @@ async def missing_by_hand(life: Life) -> None:
 
 
 async def given_up(life: Life) -> None:
-    """Nearly as many dead letters as there may be."""
+    """Nearly as many dead letters as there may be; meanwhile somebody reads with another group."""
+    life.fleet.server.cli("XGROUP", "CREATE", AT.stream, "mine", "$")
     life.fleet.receiver.default = Answer(400)
     await life.fleet.post(life.ingest, 9)
     await life.raised("DeadLettersGrow", destination=NAME)
     await life.raised("DeadLettersNearLimit", destination=NAME)
+    await life.raised("RedisUnsafe", kind="second_group")
+    life.fleet.server.cli("XGROUP", "DESTROY", AT.stream, "mine")
     life.fleet.receiver.default = Answer()
     await life.redispatch("dead", "replay", "--limit", "8")
-    for alarm in ("DeadLettersGrow", "DeadLettersNearLimit"):
+    for alarm in ("DeadLettersGrow", "DeadLettersNearLimit", "RedisUnsafe"):
         await life.prometheus.over(alarm)
 
 
@@ -105,14 +108,6 @@ async def stuck(life: Life) -> None:
     held.set()
     for alarm in ("RetryOverdue", "NoProgress", "CanaryLate", "ConsumersMissing"):
         await life.prometheus.over(alarm)
-
-
-async def second_group(life: Life) -> None:
-    """Somebody reads with another group."""
-    life.fleet.server.cli("XGROUP", "CREATE", AT.stream, "mine", "$")
-    await life.raised("RedisUnsafe", kind="second_group")
-    life.fleet.server.cli("XGROUP", "DESTROY", AT.stream, "mine")
-    await life.prometheus.over("RedisUnsafe")
 
 
 async def bad_configuration(life: Life) -> None:
@@ -147,7 +142,7 @@ async def nobody_there(life: Life) -> None:
     await life.prometheus.over("NoDispatcher")
 
 
-PARTS = (missing_by_hand, given_up, stuck, second_group, bad_configuration, nobody_there)
+PARTS = (missing_by_hand, given_up, stuck, bad_configuration, nobody_there)
 
 
 @pytest.mark.parametrize("part", PARTS, ids=lambda part: part.__name__)
