@@ -22,7 +22,7 @@ def config(processes: Processes, redis: str, **ingest: Any) -> tuple[Path, str]:
     listen = ingest.setdefault("listen", f"127.0.0.1:{free_port()}")
     made = processes.config(
         {
-            "redis": {"url": redis, "timeout": "300ms"},
+            "redis": {"url": redis, "timeout": "600ms"},
             "ingest": ingest,
             "destinations": [{"name": "sink", "type": "discard"}],
             "routes": [{"to": ["sink"]}],

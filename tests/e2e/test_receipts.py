@@ -111,7 +111,7 @@ async def test_a_destination_that_left_the_configuration_is_told_of(fleets: Flee
 
 async def test_without_redis_it_is_503(fleets: Fleets, new_server: Callable[[], Server]) -> None:
     server = new_server()
-    fleet = await fleets(server, redis={"timeout": "300ms"})
+    fleet = await fleets(server, redis={"timeout": "1s"})
     ingest = await fleet.ingest()
     [key] = await fleet.post(ingest)
     server.kill()

@@ -177,7 +177,7 @@ async def test_a_full_server_takes_nothing_and_says_so(server: Server, redis: Re
 
 async def test_a_frozen_server_costs_one_timeout_and_is_forgotten(valkey: Server) -> None:
     timeouts: list[Kind] = []
-    client = connect.client(RedisSection(url=valkey.url, timeout=Duration(0.2)))
+    client = connect.client(RedisSection(url=valkey.url, timeout=Duration(1)))
     evaluator = Evaluator(client, SETTINGS, troubled=timeouts.append)
     valkey.freeze()
     waiting = [evaluator.submit([reading(FIRES, at)]) for at in range(2, 2 + 5 * MOST)]

@@ -32,7 +32,7 @@ CHUNKS = b"%x\r\n%b\r\n0\r\n\r\n" % (len(BODY), BODY)
 
 @pytest.fixture
 async def site() -> AsyncIterator[Served]:
-    async with served(Ingest(), patience=0.3) as made:
+    async with served(Ingest(), patience=2) as made:
         yield made
 
 

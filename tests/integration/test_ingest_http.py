@@ -40,7 +40,7 @@ Post = Callable[..., Any]
 
 @pytest.fixture
 async def site() -> AsyncIterator[Served]:
-    async with served(SMALL, patience=0.3) as made:
+    async with served(SMALL, patience=2) as made:
         yield made
 
 

@@ -106,7 +106,7 @@ async def test_an_answer_that_breaks_off_is_tried_again(new: New) -> None:
     for part, kind in ((b"", OutcomeKind.FAILED), (b"o", OutcomeKind.FAILED), (b"no", OutcomeKind.REJECTED)):
         raw = b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n" + part
         async with RawServer(answering(raw)) as server:
-            outcome = await new(server.url, timeout=0.3).deliver(delivery())
+            outcome = await new(server.url, timeout=1).deliver(delivery())
         assert (outcome.kind, outcome.status) == (kind, 200), part
 
 

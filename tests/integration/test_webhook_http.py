@@ -338,7 +338,7 @@ async def test_the_time_is_for_both_tries(new: New, monkeypatch: pytest.MonkeyPa
             await hang(request, writer)
 
     async with RawServer(handle) as server:
-        one = new(server.url, timeout=Duration(0.3))
+        one = new(server.url, timeout=Duration(1))
         await once(one)
         assert (await once(one)).kind is OutcomeKind.TIMEOUT
     assert len(server.requests) == 3
@@ -354,7 +354,7 @@ async def test_a_body_that_never_ends_costs_the_timeout_and_no_more(
         await hang(request, writer)
 
     async with RawServer(slow) as server:
-        outcome = await once(new(server.url, timeout=Duration(0.1)))
+        outcome = await once(new(server.url, timeout=Duration(1)))
     assert (outcome.kind, outcome.status) == (kind, status)
 
 
