@@ -111,6 +111,12 @@ def test_the_list_fits(width: int) -> None:
     assert out.getvalue().count("k") >= 255
 
 
+def test_a_trace_is_there_when_the_alert_came_with_one() -> None:
+    context = b"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+    assert whole(letter(trace=context))["trace"] == context.decode()
+    assert "trace" not in whole(letter())
+
+
 def test_words_for_people() -> None:
     assert [age(seconds) for seconds in (None, 0, 119, 120, 7199, 7200, 86400, 172800, -3)] == [
         *("-", "0s", "119s", "2m", "119m", "2h", "24h", "2d", "0s")
