@@ -68,6 +68,8 @@ _OPTIONS = frozenset(
 
 def parse(url: str) -> RedisUrl:
     """Read it. `redis+sentinel://h1,h2/name/0`, `rediss+cluster://user:password@h1,h2:7000`, and so on."""
+    if "@" in url.partition("?")[2] + url.partition("#")[2]:  # else half of a password would be a host's name
+        raise ValueError("user and password: write ? # / @ in them as %3F %23 %2F %40")
     several = _SEVERAL.fullmatch(url)
     if several is None:
         return _single(url)
@@ -108,7 +110,7 @@ def _known(query: dict[str, str]) -> None:
     for name in query:
         if name not in _OPTIONS:
             raise ValueError(f"{name} is no option of it; there are {', '.join(sorted(_OPTIONS))}")
-    if not query.get("db", "0").isdigit():
+    if not query.get("db", "0").isdecimal():
         raise ValueError("db: expected a number")
 
 

@@ -30,10 +30,9 @@ class _Line:
         self.made = 0  # how often a connection was
         self._pool = pool
         self._connection: QuickConnection | None = None
-        self._sent = 0
 
-    async def send(self, commands: Sequence[Command]) -> None:
-        """Connect if need be, and send."""
+    async def send(self, commands: Sequence[Command]) -> int:
+        """Connect if need be, and send; how many replies there will be."""
         connection = self._connection
         if connection is None:
             connection = self._connection = await self._pool.get_connection()
@@ -41,13 +40,13 @@ class _Line:
         if not connection.usable:
             self.made += 1
             await connection.connect()
-        self._sent = connection.put(commands)
+        return connection.put(commands)
 
-    async def receive(self) -> list[Any]:
-        """The replies to what was sent."""
+    async def receive(self, count: int) -> list[Any]:
+        """So many replies, to what was sent first."""
         if self._connection is None:
             raise errors.ConnectionError("not connected")
-        replies = await self._connection.replies(self._sent)
+        replies = await self._connection.replies(count)
         if any(map(moved_on, replies)):
             await self.hang_up()  # and it is found again with the next call
         return replies
@@ -71,6 +70,7 @@ class _Part(Struct):
     asking: bool
     line: _Line
     places: list[int] = []
+    due: int = 0  # replies to what was sent; on a line that another part may use, too
     replies: list[Any] = []
     last: list[Any] = []
     fault: errors.RedisError | None = None
@@ -81,7 +81,7 @@ class _Part(Struct):
         if self.asking:
             own = [word for command in own for word in (_ASKING, command)]
         try:
-            await self.line.send(own if after is None else (*own, after))
+            self.due = await self.line.send(own if after is None else (*own, after))
         except errors.RedisError as fault:
             await self._broke(fault)
 
@@ -90,7 +90,7 @@ class _Part(Struct):
         if self.fault is not None:
             return
         try:
-            replies = await self.line.receive()
+            replies = await self.line.receive(self.due)
         except errors.RedisError as fault:
             await self._broke(fault)
             return
@@ -141,8 +141,8 @@ class Wire:
                 return await self._spread(self._cluster, commands, after)
             line = self._line
             try:
-                await line.send(commands if after is None else (*commands, after))
-                return await line.receive()
+                due = await line.send(commands if after is None else (*commands, after))
+                return await line.receive(due)
             except BaseException:  # whatever it was
                 await line.hang_up()
                 raise

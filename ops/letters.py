@@ -137,7 +137,7 @@ def summary(letter: Letter) -> dict[str, Any]:
         "key": letter.text("key"),
         "reason": letter.text("reason"),
         "error": letter.text("error"),
-        "status": int(status) if status.isdigit() else None,
+        "status": int(status) if status.isdecimal() else None,
         "attempts": _number(letter.text("attempts")),
         "deliveries": _number(letter.text("deliveries")),
         "first_at": _time(letter.text("first_at")),
@@ -201,8 +201,8 @@ async def _length(redis: Redis, key: str) -> int:
 
 
 def _number(text: str) -> int:
-    return int(text) if text.isdigit() else 0
+    return int(text) if text.isdecimal() else 0
 
 
 def _time(text: str) -> str | None:
-    return moment(int(text)) if text.isdigit() else None
+    return moment(int(text)) if text.isdecimal() else None

@@ -45,7 +45,7 @@ def destination_json(seen: Seen) -> dict[str, Any]:
         "gate": {
             "state": one.gate.get("state", "open"),
             "reason": one.gate.get("reason") or None,
-            "until": moment(int(until)) if until.isdigit() else None,
+            "until": moment(int(until)) if until.isdecimal() else None,
         },
         "consumers": one.consumers,
         "removed": seen.removed,
@@ -200,8 +200,8 @@ def _alarming(unaccounted: int) -> Text:
 
 def _gate(one: Snapshot) -> str:
     gate = one.gate
-    since = f" since {moment(int(gate['opened_at']))}" if gate.get("opened_at", "").isdigit() else ""
-    until = f" until {moment(int(gate['until']))}" if gate.get("until", "").isdigit() else ""
+    since = f" since {moment(int(gate['opened_at']))}" if gate.get("opened_at", "").isdecimal() else ""
+    until = f" until {moment(int(gate['until']))}" if gate.get("until", "").isdecimal() else ""
     why = f" ({plain(gate['reason'])})" if gate.get("reason") else ""
     state = plain(gate["state"])
     told = state if state in ("paused", "gone") else f"closed ({state})"

@@ -95,7 +95,7 @@ async def matching(desk: Desk, visit: Visit) -> Next:
             until=now,
         )
     until = one(visit.fields, "seen_at")
-    if until.isdigit() and len(until) <= 15:  # not what has died while somebody was reading the question
+    if until.isdecimal() and len(until) <= 15:  # not what has died while somebody was reading the question
         wanted = bounded(wanted, int(until))
     task = Task(
         verb=verb,

@@ -109,8 +109,8 @@ def gate(one: Snapshot) -> str:
     told = one.gate
     if "state" not in told:
         return ""
-    since = f" since {_clock(told['opened_at'])}" if told.get("opened_at", "").isdigit() else ""
-    until = f", until {_clock(told['until'])}" if told.get("until", "").isdigit() else ""
+    since = f" since {_clock(told['opened_at'])}" if told.get("opened_at", "").isdecimal() else ""
+    until = f", until {_clock(told['until'])}" if told.get("until", "").isdecimal() else ""
     why = f": {plain(told['reason'])}" if told.get("reason") else ""
     waits = count(one.depth, "delivery waits", "deliveries wait")
     return f"{plain(told['state']).capitalize()}{since}{until}{why}. {waits}; max_age still counts."

@@ -46,7 +46,7 @@ class Row(Struct, frozen=True):
     def time(self, name: str) -> str:
         """A field that is one, for people."""
         told = self.letter.text(name)
-        return moment(int(told)) if told.isdigit() else told
+        return moment(int(told)) if told.isdecimal() else told
 
 
 _decode = msgspec.json.Decoder(Told).decode
@@ -76,7 +76,7 @@ def picked(values: list[str]) -> dict[str, tuple[str, ...]]:
     for value in values:
         name, slash, entry_id = value.rpartition("/")
         first, dash, second = entry_id.partition("-")
-        if not (slash and dash and first.isdigit() and second.isdigit() and len(entry_id) < 42):
+        if not (slash and dash and first.isdecimal() and second.isdecimal() and len(entry_id) < 42):
             raise ValueError(value)
         found.setdefault(name, []).append(entry_id)
     return {name: tuple(dict.fromkeys(ids)) for name, ids in found.items()}

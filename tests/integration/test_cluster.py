@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator
 from functools import partial
+from itertools import count
 from typing import Any
 
 import pytest
@@ -144,6 +145,24 @@ async def test_a_slot_on_its_way(cluster: Cluster, redis: Redis, wire: Wire, hot
         cluster.move(slot, target)
         assert await client.execute_command("GET", there) == b"old"
         cluster.move(slot, source)
+
+
+async def test_one_slot_has_moved_and_another_is_on_its_way_there(cluster: Cluster, wire: Wire) -> None:
+    source, target, _ = cluster.nodes
+    owned = (f"k{n}" for n in count() if cluster.owner(slot_of(f"k{n}")) is source)
+    moved, going = next(owned), next(owned)
+    await wire.pipeline([("SET", moved, 1), ("SET", going, 2)])
+    begin_move(cluster, slot_of(going), source, target)
+    source.cli("MIGRATE", target.host, target.port, going, 0, 5000)
+    try:
+        cluster.move(slot_of(moved), target)
+        commands = [("GET", moved), ("GET", going), ("INCR", moved), ("GET", going)]
+        assert (await wire.pipeline(commands, ("WAIT", 0, 1)))[:4] == [b"1", b"2", 2, b"2"]
+        assert await wire.pipeline(commands) == [b"2", b"2", 3, b"2"]
+    finally:
+        cluster.move(slot_of(going), target)
+        for key in (moved, going):
+            cluster.move(slot_of(key), source)
 
 
 async def test_all_steps_of_ingest(cluster: Cluster, redis: Redis, wire: Wire) -> None:

@@ -69,6 +69,9 @@ def test_cluster() -> None:
         ("redis+cluster://h1?ssl=1", "ssl is no option of it; there are client_name, db, ssl_ca_certs"),
         ("redis://h?socket_timeout=1", "socket_timeout is no option of it"),
         ("redis://h?db=one", "db: expected a number"),
+        ("redis://me:12?45@h", "user and password: write ? # / @ in them as"),
+        ("redis://me:12#45@h", "user and password: write ? # / @ in them as"),
+        ("redis+cluster://me:12?45@h1,h2", "user and password: write ? # / @ in them as"),
         ("redis+other://h1", "expected redis://, rediss:// or unix://"),
     ],
 )
