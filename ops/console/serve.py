@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 
+from msgspec import structs
 from redis import exceptions as errors
 
 from common import connect
@@ -17,6 +18,7 @@ from common.reload import Refused
 from common.reload import Watch as Configuration
 from common.service import Unstartable, allowed, calm_collector, either
 from common.settings import Settings
+from common.units import Duration
 from common.wire import Wire
 from ops.console import render
 from ops.console.desk import Desk
@@ -28,6 +30,7 @@ from ops.console.site import PATHS, routes
 from ops.console.watch import Watch
 
 CONNECTIONS = 16  # to Redis
+PATIENCE = Duration(2)  # for one answer of Redis, at least: a person waits longer than a sender does
 GRACE = 5.0  # seconds for requests under way at the end
 PAUSE = 1.0  # seconds between two looks whether Redis is there
 
@@ -40,7 +43,8 @@ class Service:
     def __init__(self, settings: Settings, stop: asyncio.Event) -> None:
         self._stop = stop
         blocking = 0.0 if settings.ingest.durability == "written" else settings.ingest.durability_timeout
-        self._redis = connect.client(settings.redis, connections=CONNECTIONS, blocking=blocking)
+        section = structs.replace(settings.redis, timeout=max(settings.redis.timeout, PATIENCE))
+        self._redis = connect.client(section, connections=CONNECTIONS, blocking=blocking)
         self.metrics = metrics = Metrics(PATHS)
         watch = Watch(self._redis, settings, metrics.troubled)
         self.desk = Desk(

@@ -49,12 +49,12 @@ class Track:
     @property
     def depths(self) -> str:
         """The line of the depth."""
-        return line(self._depths)
+        return line(self._depths, least=5)
 
     @property
     def rates(self) -> str:
         """The line of the deliveries per second."""
-        return line(self._rates)
+        return line(self._rates, least=1)
 
     @property
     def most(self) -> tuple[int, float]:
@@ -62,9 +62,9 @@ class Track:
         return max(self._depths, default=0), max(self._rates, default=0.0)
 
 
-def line(values: Sequence[float]) -> str:
-    """`x,y x,y ...`, the newest at the right, the highest at the top; a line at the bottom for zeros."""
-    top = max(values, default=0) or 1
+def line(values: Sequence[float], least: float = 1) -> str:
+    """`x,y x,y ...`, the newest at the right; at the top is the highest, or `least` if that is more."""
+    top = max(*values, least)
     step = WIDTH / (POINTS - 1)
     start = WIDTH - step * (len(values) - 1)
     room = HEIGHT - 4  # so that the stroke stays inside
