@@ -111,7 +111,8 @@ class Cluster(Redis):
             self._last(node.address)
 
     async def look(self) -> None:
-        """Read the map when there is none, or a reason to doubt it. Raises only when there is none."""
+        """Read the map when there is none, or a reason to doubt it. Raises only when there is none, or
+        when it is empty."""
         if not self._doubt:
             return
         clock = asyncio.get_running_loop().time
@@ -125,6 +126,8 @@ class Cluster(Redis):
                     self._read_at = clock()
         if not self._slots:
             raise self._fault or errors.ConnectionError("nobody tells where keys are")
+        if not self.nodes:
+            raise errors.ClusterDownError("none of its servers has a slot", status_code="CLUSTERDOWN")
 
     async def left(self, node: Node) -> None:
         """Done with a node; one that is none of the Cluster's any more is closed by whoever used it last."""

@@ -165,9 +165,7 @@ class Site:
         ready: Callable[[], str | None],
         registry: CollectorRegistry,
         observe: Observe = lambda route, code, seconds: None,
-        refused: Callable[[Request, str, Problem, float], None] = lambda request, route, problem, seconds: (
-            None
-        ),
+        refused: Refused = lambda request, route, problem, seconds: None,
         present: Present = lambda request, problem: problem.response(),
     ) -> None:
         self._ready = ready

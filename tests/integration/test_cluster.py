@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator
 from functools import partial
 from itertools import count
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -336,3 +337,13 @@ async def test_addresses_of_the_other_kind(cluster: Cluster, redis: Redis, valke
     assert "is one server of a Cluster: the address is redis+cluster://" in await said_of(one)
     none = valkey.url.replace("redis://", "redis+cluster://")
     assert "cluster support disabled" in await said_of(none)
+
+
+async def test_servers_that_are_no_cluster_yet(tmp_path: Path) -> None:
+    server = Server("valkey", tmp_path / "alone")
+    server.start("--cluster-enabled", "yes", "--cluster-port", str(free_port()))
+    try:
+        told = await said_of(server.url.replace("redis://", "redis+cluster://"))
+        assert "none of its servers has a slot" in told
+    finally:
+        server.kill()
