@@ -261,7 +261,8 @@ async def test_delconsumer_of_a_living_one_doubles_nothing(
 
 async def test_consumers_of_the_dead_are_removed(fleets: Fleets, pool: Pool, receiver: Receiver) -> None:
     server = pool.get("redis")
-    fleet = await fleets(server, dispatcher={"visibility_timeout": "500ms"})
+    slow = {"timeout": "60s"}  # none of them is given up meanwhile
+    fleet = await fleets(server, dispatcher={"visibility_timeout": "500ms"}, destination=slow)
     ingest, *doomed = await asyncio.gather(fleet.ingest(), *(fleet.dispatcher() for _ in range(3)))
     receiver.default = Answer(until=asyncio.Event())
     await fleet.post(ingest, 3 * 64)  # as much as all three can hold: each has a name in the group now

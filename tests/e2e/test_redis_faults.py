@@ -274,10 +274,14 @@ async def test_connections_killed_again_and_again(fleets: Fleets, valkey: Server
 
 
 async def test_a_group_that_cannot_be_made_is_no_hot_loop(fleets: Fleets, valkey: Server) -> None:
-    valkey.cli("ACL", "SETUSER", "app", "on", ">pw", "~*", "&*", "+@all", "-xgroup")
+    valkey.cli("ACL", "SETUSER", "app", "on", ">pw", "~*", "&*", "+@all")
     try:
         fleet = await fleets(valkey, through=valkey.url.replace("//", "//app:pw@"))
         ingest, dispatcher = await fleet.both()
+        await fleet.post(ingest)
+        await fleet.settled()
+        valkey.cli("ACL", "SETUSER", "app", "-xgroup")  # without it nothing would start
+        valkey.cli("XGROUP", "DESTROY", AT.stream, "dispatchers")
         await fleet.post(ingest)
         # A hot loop counts thousands between two looks; this one waits longer each time.
         told = await dispatcher.wait_metric("redispatch_redis_errors_total", 6, kind="nogroup")

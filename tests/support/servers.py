@@ -180,6 +180,8 @@ class Server:
         ]
         if self.kind == "cluster":
             command += ["--cluster-enabled", "yes", "--cluster-port", str(free_port())]
+        for user in self._users():  # there as soon as it listens, for services that wait for it
+            command += ["--user", *user]
         self._process = subprocess.Popen(
             [*command, *self._options],
             stdin=subprocess.DEVNULL,
@@ -195,18 +197,24 @@ class Server:
         deadline = time.monotonic() + PATIENCE
         while time.monotonic() < deadline and self.pid:
             if self._answers():
-                self.let_in()
                 return True
             time.sleep(0.005)
         self.kill()
         return False
 
     def let_in(self) -> None:
-        """A user for each role, of the namespace that tests use."""
-        for name, role in rights.ROLES.items():
-            more = ["+wait", "+role", "+asking", "+cluster|slots"]
-            more += ["+waitaof"] if self.kind != "redis" else []
-            self.cli("ACL", "SETUSER", name, "on", f">{PASSWORD}", *rights.rules(role, "redispatch"), *more)
+        """The users as they were at the start."""
+        for user in self._users():
+            self.cli("ACL", "SETUSER", *user)
+
+    def _users(self) -> list[list[str]]:
+        """One for each role, of the namespace that tests use."""
+        more = ["+wait", "+role", "+asking", "+cluster|slots"]
+        more += ["+waitaof"] if self.kind != "redis" else []
+        return [
+            [name, "on", f">{PASSWORD}", *rights.rules(role, "redispatch"), *more]
+            for name, role in rights.ROLES.items()
+        ]
 
     def _answers(self) -> bool:
         try:
