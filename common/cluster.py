@@ -41,7 +41,7 @@ class Cluster(Redis):
     """Sends commands to where their keys are. Not for what spans several, such as redis-py's pipelines.
 
     `make` gives the pool of a server, `link` a connection to one outside of any pool. `changes` counts how
-    often a slot has come to another primary.
+    often a slot has come to another primary, or a node has gone; `doubtful` tells that it is time to `look`.
     """
 
     def __init__(
@@ -59,14 +59,15 @@ class Cluster(Redis):
         self._order = list(seeds)  # who is asked for the map; who did not answer comes last
         self._seeds = frozenset(seeds)
         self._slots: list[Node | None] = []
-        self._doubt = True
+        self.doubtful = True
         self._fault: errors.RedisError | None = None  # of the last question for the map
         self._read_at = float("-inf")
         self._turn = asyncio.Lock()
 
     async def execute_command(self, *command: Any, **options: Any) -> Any:
         """One command, with its reply as redis-py parses it."""
-        await self.look()
+        if self.doubtful:
+            await self.look()
         following, asking, turns = self.at(key_of(command)), False, REDIRECTS
         while True:
             node = following
@@ -80,7 +81,8 @@ class Cluster(Redis):
                 self.heard(fault, node)
                 raise
             finally:
-                await self.left(node)
+                if self.nodes.get(node.address) is not node:
+                    await self.left(node)
 
     def at(self, key: bytes | str | None) -> Node:
         """Where the key is, as far as is known; any node for None."""
@@ -88,7 +90,7 @@ class Cluster(Redis):
             return next(iter(self.nodes.values()))
         node = self._slots[key_slot(key.encode() if isinstance(key, str) else key)]
         if node is None:
-            self._doubt = True
+            self.doubtful = True
             raise errors.ClusterDownError("Hash slot not served", status_code="CLUSTERDOWN")
         return node
 
@@ -97,7 +99,7 @@ class Cluster(Redis):
         address = Address(fault.host or node.address.host, fault.port)
         there = self._node(address)
         if for_good(fault):
-            self._doubt = True
+            self.doubtful = True
             if self._slots[fault.slot_id] is not there:
                 self._slots[fault.slot_id] = there
                 self.changes += 1
@@ -106,15 +108,12 @@ class Cluster(Redis):
     def heard(self, fault: errors.RedisError, node: Node) -> None:
         """An answer of `node`, or none, that may mean that others have its slots by now."""
         if kind_of(fault) in _DOUBTFUL:
-            self._doubt = True
+            self.doubtful = True
         if isinstance(fault, errors.ConnectionError | errors.TimeoutError):
             self._last(node.address)
 
     async def look(self) -> None:
-        """Read the map when there is none, or a reason to doubt it. Raises only when there is none, or
-        when it is empty."""
-        if not self._doubt:
-            return
+        """Read the map, unless that was just done. Raises only when there is none, or when it is empty."""
         clock = asyncio.get_running_loop().time
         async with self._turn:
             if clock() - self._read_at >= LOOK:  # else somebody else has just done it
@@ -136,7 +135,8 @@ class Cluster(Redis):
 
     async def primaries(self) -> list[Node]:
         """All there are."""
-        await self.look()
+        if self.doubtful:
+            await self.look()
         return list(self.nodes.values())
 
     def allow(self, connections: int) -> None:
@@ -167,17 +167,18 @@ class Cluster(Redis):
 
     async def _use(self, told: Sequence[Any], asked: Address) -> None:
         """Go by this map from now on."""
-        before, self._doubt = self._slots, False
+        before, self.doubtful = self._slots, False
         self._slots = [None] * SLOTS
         wanted: set[Address] = set()
         for first, last, primary, *_ in told:
             address = Address(_host(primary[0], asked), primary[1])
             wanted.add(address)
             self._slots[first : last + 1] = [self._node(address)] * (last - first + 1)
-        self._doubt = None in self._slots
-        self.changes += before != self._slots
-        for address in [address for address in self.nodes if address not in wanted]:
-            await self.nodes.pop(address).redis.aclose()
+        self.doubtful = None in self._slots
+        gone = [self.nodes.pop(address) for address in self.nodes.keys() - wanted]
+        self.changes += bool(gone) or before != self._slots
+        for node in gone:
+            await node.redis.aclose()
         self._order = [address for address in self._order if address in wanted | self._seeds]
 
     def _node(self, address: Address) -> Node:

@@ -98,6 +98,11 @@ class _Part(Struct):
         self.replies = replies[1:end:2] if self.asking else replies[:end]
         self.last = replies[end:]
 
+    @property
+    def faulty(self) -> bool:
+        """Whether any of the replies is an error."""
+        return any(isinstance(reply, Exception) for reply in self.replies)
+
     async def _broke(self, fault: errors.RedisError) -> None:
         self.fault = fault
         await self.line.hang_up()
@@ -115,6 +120,7 @@ class Wire:
         self._line = _Line(redis.connection_pool)
         self._lines: dict[Node, _Line] = {}
         self._made = 0  # by lines that are gone
+        self._seen = -1  # changes of the map that were heeded
         self._turn = asyncio.Lock()
 
     @property
@@ -158,25 +164,19 @@ class Wire:
         self, cluster: Cluster, commands: Sequence[Command], after: Command | None
     ) -> list[Any]:
         """Each command to its node, all nodes at once. Those that were sent on go there, a few times."""
-        await cluster.look()
-        for node in [node for node in self._lines if cluster.nodes.get(node.address) is not node]:
-            await self._drop(cluster, node)
+        if cluster.doubtful:
+            await cluster.look()
+        if self._seen != cluster.changes:
+            await self._tidy(cluster)
         replies: list[Any] = [None] * len(commands)
         last: list[Any] = []
         due = [(cluster.at(key_of(command)), False, place) for place, command in enumerate(commands)]
-        for _ in range(1 + REDIRECTS):
+        for turn in range(1 + REDIRECTS):
             parts = self._parts(due)
             await _exchange(cluster, parts, commands, after)
-            due = []
-            for part in parts:
-                if not all(isinstance(reply, errors.AskError) for reply in part.replies):
-                    last += part.last  # one that sent all of them on has nothing to tell
-                for place, reply in zip(part.places, part.replies, strict=True):
-                    replies[place] = reply
-                    if isinstance(reply, errors.AskError):
-                        due.append((cluster.follow(reply, part.node), not for_good(reply), place))
-                    elif isinstance(reply, errors.RedisError):
-                        cluster.heard(reply, part.node)
+            if turn == 0 and len(parts) == 1 and not parts[0].faulty:
+                return parts[0].replies + parts[0].last  # the usual case of a lane
+            due = _told(cluster, parts, replies, last)
             if not due:
                 break
         return replies + last
@@ -186,17 +186,38 @@ class Wire:
         for node, asking, place in due:
             part = parts.get((node, asking))
             if part is None:
-                line = self._lines.setdefault(node, _Line(node.pool))
+                line = self._lines.get(node)
+                if line is None:
+                    line = self._lines[node] = _Line(node.pool)
                 part = parts[node, asking] = _Part(node, asking, line)
             part.places.append(place)
         return list(parts.values())
 
-    async def _drop(self, cluster: Cluster, node: Node) -> None:
-        """A node that has nothing any more."""
-        line = self._lines.pop(node)
-        self._made += line.made
-        await line.close()
-        await cluster.left(node)
+    async def _tidy(self, cluster: Cluster) -> None:
+        """Let go of nodes that have nothing any more."""
+        self._seen = cluster.changes
+        for node in [node for node in self._lines if cluster.nodes.get(node.address) is not node]:
+            line = self._lines.pop(node)
+            self._made += line.made
+            await line.close()
+            await cluster.left(node)
+
+
+def _told(
+    cluster: Cluster, parts: Sequence[_Part], replies: list[Any], last: list[Any]
+) -> list[tuple[Node, bool, int]]:
+    """Put replies in their places; what is to be sent again, and where to."""
+    due: list[tuple[Node, bool, int]] = []
+    for part in parts:
+        if not all(isinstance(reply, errors.AskError) for reply in part.replies):
+            last += part.last  # one that sent all of them on has nothing to tell
+        for place, reply in zip(part.places, part.replies, strict=True):
+            replies[place] = reply
+            if isinstance(reply, errors.AskError):
+                due.append((cluster.follow(reply, part.node), not for_good(reply), place))
+            elif isinstance(reply, errors.RedisError):
+                cluster.heard(reply, part.node)
+    return due
 
 
 async def _exchange(

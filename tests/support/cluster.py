@@ -87,12 +87,13 @@ class Cluster:
         """Move it with its keys, one by one; `between` is called when half of them are there."""
         source = self.owner(slot)
         begin_move(self, slot, source, to)
-        keys = source.cli("CLUSTER", "GETKEYSINSLOT", slot, 1_000_000)
-        for n, key in enumerate(keys):
-            if between is not None and n == len(keys) // 2:
-                between()
+        half = source.cli("CLUSTER", "COUNTKEYSINSLOT", slot) // 2
+        while between is not None and source.cli("CLUSTER", "COUNTKEYSINSLOT", slot) > half:
+            [key] = source.cli("CLUSTER", "GETKEYSINSLOT", slot, 1)
             source.cli("MIGRATE", to.host, to.port, key, 0, 5000)
-        while keys := source.cli("CLUSTER", "GETKEYSINSLOT", slot, 1000):  # made meanwhile
+        if between is not None:
+            between()
+        while keys := source.cli("CLUSTER", "GETKEYSINSLOT", slot, 100):
             source.cli("MIGRATE", to.host, to.port, "", 0, 5000, "KEYS", *keys)
         for node in (to, source, *self.primaries()):
             node.cli("CLUSTER", "SETSLOT", slot, "NODE", self.id_of(to))
