@@ -34,9 +34,6 @@ class Sentinel(Server):
         if not self._launch():
             raise RuntimeError(f"a sentinel does not start:\n{self.log()}")
 
-    def let_in(self) -> None:
-        """Anybody may ask it."""
-
     def _launch(self) -> bool:
         self._process = subprocess.Popen(
             [binary(self.kind), str(self.directory / "sentinel.conf"), "--sentinel"],
