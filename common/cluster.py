@@ -160,6 +160,8 @@ class Cluster(Redis):
             except errors.RedisError as why:
                 fault = fault or why
                 self._last(address)
+                if self._slots and isinstance(why, errors.TimeoutError):
+                    break  # whoever looks next asks another one; the map there is will do meanwhile
             else:
                 await self._use(told, address)
                 return

@@ -51,18 +51,19 @@ class QuickConnection(AbstractConnection):
             raise errors.ConnectionError(str(fault)) from fault
         return len(packed)
 
-    async def replies(self, count: int) -> list[Any]:
-        """That many replies, errors of single commands in their places."""
+    async def replies(self, count: int, patience: float | None = None) -> list[Any]:
+        """That many replies, errors of single commands in their places, within `patience` seconds."""
+        most = self.socket_timeout if patience is None else patience
         writer = self._writer
         parser: Any = self._parser  # the base class of parsers does not say that they read
         if writer is None:
             raise errors.ConnectionError("not connected")
         try:
-            async with asyncio.timeout(self.socket_timeout):
+            async with asyncio.timeout(most):
                 await writer.drain()
                 return [await parser.read_response() for _ in range(count)]
         except TimeoutError as fault:
-            raise errors.TimeoutError(f"no answer within {self.socket_timeout} s") from fault
+            raise errors.TimeoutError(f"no answer within {most} s") from fault
         except (OSError, RuntimeError) as fault:
             raise errors.ConnectionError(str(fault)) from fault
 

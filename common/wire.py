@@ -20,6 +20,7 @@ from common.cluster import REDIRECTS, Cluster, Node, for_good, key_of
 from common.connection import QuickConnection, moved_on
 
 Command: TypeAlias = tuple[bytes | str | int, ...]
+LATE = 0.05  # seconds for replies of those that had a time-out's time already, since another did not answer
 _ASKING: Command = ("ASKING",)
 
 
@@ -42,11 +43,11 @@ class _Line:
             await connection.connect()
         return connection.put(commands)
 
-    async def receive(self, count: int) -> list[Any]:
+    async def receive(self, count: int, patience: float | None = None) -> list[Any]:
         """So many replies, to what was sent first."""
         if self._connection is None:
             raise errors.ConnectionError("not connected")
-        replies = await self._connection.replies(count)
+        replies = await self._connection.replies(count, patience)
         if any(map(moved_on, replies)):
             await self.hang_up()  # and it is found again with the next call
         return replies
@@ -75,6 +76,11 @@ class _Part(Struct):
     last: list[Any] = []
     fault: errors.RedisError | None = None
 
+    @property
+    def late(self) -> bool:
+        """Whether the server did not answer in time."""
+        return isinstance(self.fault, errors.TimeoutError)
+
     async def send(self, commands: Sequence[Command], after: Command | None) -> None:
         """Send its share of the commands."""
         own = [commands[place] for place in self.places]
@@ -85,12 +91,12 @@ class _Part(Struct):
         except errors.RedisError as fault:
             await self._broke(fault)
 
-    async def receive(self) -> None:
-        """Wait for the replies."""
-        if self.fault is not None:
+    async def receive(self, patience: float | None) -> None:
+        """Wait for the replies, if anything was sent."""
+        if self.fault is not None or not self.due:
             return
         try:
-            replies = await self.line.receive(self.due)
+            replies = await self.line.receive(self.due, patience)
         except errors.RedisError as fault:
             await self._broke(fault)
             return
@@ -225,17 +231,27 @@ async def _exchange(
 ) -> None:
     """Send all before any reply is waited for; raises the first fault when all have been heard."""
     try:
-        for part in parts:
-            await part.send(commands, after)
-        for part in parts:
-            await part.receive()
+        await _ask_all(parts, commands, after)
     except BaseException:  # cancelled
         for part in parts:
             await part.line.hang_up()
         raise
+    faulty = [(part, part.fault) for part in parts if part.fault is not None]
+    for part, fault in faulty:
+        cluster.heard(fault, part.node)
+    if faulty:
+        raise faulty[0][1]
+
+
+async def _ask_all(parts: Sequence[_Part], commands: Sequence[Command], after: Command | None) -> None:
+    """Servers that do not answer are waited for once, not one after the other."""
+    patience: float | None = None
     for part in parts:
-        if part.fault is not None:
-            cluster.heard(part.fault, part.node)
+        await part.send(commands, after)
+        if part.late:
+            patience = LATE
+            break  # the others get their share when all of it is repeated
     for part in parts:
-        if part.fault is not None:
-            raise part.fault
+        await part.receive(patience)
+        if part.late:
+            patience = LATE

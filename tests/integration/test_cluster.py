@@ -20,6 +20,7 @@ from common.settings import Ingest, Settings
 from common.settings import Redis as Section
 from common.snapshot import snapshot
 from common.trouble import Kind, kind_of
+from common.units import Duration
 from common.wire import Wire
 from dispatcher.take import make_group, take
 from ingest.append import Appender
@@ -27,7 +28,7 @@ from ingest.event import Event, Unavailable
 from ingest.receipt import Receipts
 from ingest.route import Router
 from ops import status
-from tests.support.cluster import Cluster, begin_move, slot_of
+from tests.support.cluster import Cluster, begin_move, is_well, slot_of
 from tests.support.deliveries import alert
 from tests.support.fleet import eventually
 from tests.support.leaks import Held
@@ -347,3 +348,23 @@ async def test_servers_that_are_no_cluster_yet(tmp_path: Path) -> None:
         assert "none of its servers has a slot" in told
     finally:
         server.kill()
+
+
+async def test_servers_that_all_stand_still_are_waited_for_once(cluster: Cluster, redis: Redis) -> None:
+    client = connect.client(Section(url=cluster.url, timeout=Duration(1)))
+    wire = Wire(client)
+    commands = [("SET", f"k{n}", n) for n in range(20)]
+    await wire.pipeline(commands)
+    for node in cluster.nodes:
+        node.freeze()
+    try:
+        async with asyncio.timeout(7.5):  # three seconds, and nine if it were one server after the other
+            for _ in range(2):  # over connections that are there, then while the map is in doubt
+                with pytest.raises(errors.TimeoutError):
+                    await wire.pipeline(commands)
+    finally:
+        for node in cluster.nodes:
+            node.thaw()
+        cluster.wait(lambda: all(map(is_well, cluster.nodes)), "all is well again")
+        await wire.close()
+        await client.aclose()

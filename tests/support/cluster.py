@@ -53,7 +53,7 @@ class Cluster:
         self.wait(lambda: all(self._knows_all(node) for node in self.nodes), "they know each other")
         for replica, primary in zip(self.nodes[PRIMARIES:], self.nodes, strict=False):
             replica.cli("CLUSTER", "REPLICATE", self.id_of(primary))
-        self.wait(lambda: all(map(_is_well, self.nodes)), "all is well")
+        self.wait(lambda: all(map(is_well, self.nodes)), "all is well")
         return self
 
     def close(self) -> None:
@@ -138,7 +138,8 @@ def _replicates(node: Server, primary_id: str) -> bool:
     return f"myself,slave {primary_id}" in node.cli("CLUSTER", "NODES")
 
 
-def _is_well(node: Server) -> bool:
+def is_well(node: Server) -> bool:
+    """Whether it answers, and its replica is there if it has one."""
     try:
         told = node.cli("CLUSTER", "INFO")
         role = node.cli("ROLE")
