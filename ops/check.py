@@ -15,7 +15,7 @@ from msgspec import Struct, structs
 
 from common.config import ConfigError, load_with_places
 from common.faults import Fault, Path
-from common.policy import record_ttl, retry_policy
+from common.policy import retry_policy
 from common.settings import Destination, Match, Route, Settings
 from common.stored import scheme
 from common.units import Address, Duration, Rate
@@ -26,11 +26,7 @@ from ops.scale import Need, readable
 
 Warned: TypeAlias = Iterator[tuple[Path, str]]
 
-# Bytes of Redis's memory. A record with a key of 60 characters took 308 in Redis 7.0, more with a longer one;
-# what an entry takes beside the alert lies around 200.
-_RECORD = 400
-_ENTRY = 200
-_ALERT = 1024
+_ALERT = 1024  # bytes of one as it is stored: what it is assumed to be
 
 
 class Findings(Struct, frozen=True, kw_only=True):
@@ -129,11 +125,8 @@ def memory(settings: Settings, maxmemory: int | None) -> str:
 
     Per alert a second, since how many come is not in the file.
     """
-    per_second = sum(
-        _RECORD * record_ttl(retry_policy(destination), settings.dedupe.remember)
-        for destination in settings.destinations
-    )
-    full = settings.queue.max_depth * (_ALERT + _ENTRY) * len(settings.destinations)
+    per_second = scale.remembered(settings)
+    full = settings.queue.max_depth * (_ALERT + scale.WAITING) * len(settings.destinations)
     told = (
         f"memory: one alert per second to every destination takes about {readable(per_second)} to remember; "
         f"full queues of alerts of 1KiB take {readable(full)} more"

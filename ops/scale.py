@@ -41,8 +41,6 @@ class Need(Struct, frozen=True):
 def need(settings: Settings, rate: Rate) -> Need:
     """When every alert goes to every destination."""
     count = len(settings.destinations)
-    longest = [record_ttl(retry_policy(each), settings.dedupe.remember) for each in settings.destinations]
-    per_second = REMEMBERED * sum(longest) + INCIDENT * settings.dedupe.remember
     core = BUSY * 1e6
     return Need(
         rate=float(rate),
@@ -50,10 +48,16 @@ def need(settings: Settings, rate: Rate) -> Need:
         ingest=max(FEWEST, ceil(rate * INGEST / core)),
         dispatchers=max(FEWEST, ceil(rate * count * DISPATCHER / core)),
         nodes=max(1, ceil(rate * count * SERVER / core)),
-        memory=int(rate * per_second),
+        memory=int(rate * remembered(settings)),
         slots=ceil(rate * ATTEMPT),
         one=int(core / SERVER),
     )
+
+
+def remembered(settings: Settings) -> float:
+    """Bytes of the server's memory, for one alert a second that goes to every destination."""
+    longest = [record_ttl(retry_policy(each), settings.dedupe.remember) for each in settings.destinations]
+    return REMEMBERED * sum(longest) + INCIDENT * settings.dedupe.remember
 
 
 def told(settings: Settings, needed: Need) -> Iterator[str]:

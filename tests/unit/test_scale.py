@@ -10,8 +10,9 @@ from click.testing import CliRunner
 
 from common.settings import Dedupe, Destination, Settings
 from common.units import Duration, Rate
+from ops.check import memory
 from ops.cli import main
-from ops.scale import FEWEST, need, told
+from ops.scale import FEWEST, need, readable, told
 
 SINK = Destination(name="sink", type="discard")
 
@@ -37,6 +38,11 @@ def test_ten_times_as_much_needs_ten_times_as_much() -> None:
 def test_remembering_for_an_hour_takes_less_than_for_a_day() -> None:
     hour = Settings(destinations=[SINK], dedupe=Dedupe(remember=Duration(3600)))
     assert need(hour, Rate(1000)).memory < need(of(), Rate(1000)).memory
+
+
+def test_check_says_the_same_with_a_rate_and_without() -> None:
+    settings = of(SINK, Destination(name="other", type="discard"))
+    assert f" {readable(need(settings, Rate(1)).memory)} to remember;" in memory(settings, None)
 
 
 def test_what_does_not_fit_is_named() -> None:
