@@ -75,7 +75,7 @@ class Target:
         headers = {"Content-Type": content_type, **self._headers}
         request = urllib.request.Request(self.url + path, body, headers)  # noqa: S310 - looked at above
         try:
-            with urllib.request.urlopen(request, timeout=TIMEOUT, context=self._tls) as answer:  # noqa: S310
+            with urllib.request.urlopen(request, timeout=TIMEOUT, context=self._tls) as answer:  # noqa: S310 - the same
                 return Answer(answer.status, answer.read().decode(errors="replace"), None)
         except urllib.error.HTTPError as refusal:
             with refusal:
