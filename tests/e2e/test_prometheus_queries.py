@@ -175,7 +175,7 @@ async def test_every_query_has_an_answer(
     await in_trouble(fleet, ingest, prometheus)
     depth = (await fleet.snapshot()).depth
     await prometheus.wait(f"count(redispatch_queue_depth == {depth}) == 2")
-    await prometheus.wait("delta(redispatch_dead_letters[15m]) > 0")
+    await prometheus.wait("max(increase(redispatch_dead_total[15m])) > 0")
     await prometheus.wait('ALERTS{alertname="RedispatchGateClosed"}')
     await prometheus.wait("max(redispatch_canary_last_success_timestamp_seconds) > 0")
     await prometheus.wait(f"({backlog()}) == 0")  # behind a closed gate

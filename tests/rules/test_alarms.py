@@ -76,6 +76,8 @@ WELL = {
     'queue_depth,destination="pager"': "5x60",
     'queue_limit,destination="pager"': "100x60",
     'dead_letters,destination="pager"': "3x60",
+    'dead_total,destination="pager",reason="attempts"': "7x60",
+    'dead_total,destination="pager",reason="max_age"': "9x60",
     'dead_letters_limit,destination="pager"': "100x60",
     'consumers,destination="pager"': "2x60",
     'unaccounted_deliveries,destination="pager"': "0x60",
@@ -104,7 +106,8 @@ class Case:
 CASES = [
     Case("Unaccounted", "critical", {"unaccounted_deliveries": "0x4 3x9 0x30"}, 6, 15),
     Case("EntriesLost", "critical", {"lost_entries_total": "0x4 2x50"}, 5, 20),
-    Case("DeadLettersGrow", "warning", {"dead_letters": "3x4 4x50"}, 5, 20),
+    # More were replayed in the same minute.
+    Case("DeadLettersGrow", "warning", {"dead_total attempts": "7x4 8x50", "dead_letters": "9x4 2x50"}, 5, 20),
     Case("DeadLettersNearLimit", "warning", {"dead_letters": "85x9 10x30"}, 2, 10),
     Case("RedisUnsafe", "warning", {"redis_unsafe": "1x9 0x30"}, 1, 10, 'kind="no_aof"'),
     Case("QueueNearLimit", "warning", {"queue_depth": "90x9 10x30"}, 2, 10),
@@ -160,9 +163,12 @@ QUIET: dict[str, Mapping[str, str]] = {
     "dispatchers were started again, and tell of what was lost long ago": {
         "lost_entries_total": "7x20 _x1 7x40",
         "dead_letters": "3x20 _x1 3x40",
+        "dead_total attempts": "7x20 _x1 7x40",
+        "dead_total max_age": "9x20 _x1 9x40",
         "last_progress_timestamp_seconds": "0+60x20 _x1 1320+60x40",
         "canary_last_success_timestamp_seconds": "0+60x20 _x1 0x1 1440+60x40",
     },
+    "new dispatchers tell of what died before them": {"dead_total attempts": "_x20 7x40"},
     "dead letters were replayed": {"dead_letters": "9x20 2x40"},
     "a gate that opens again by itself": {"gate_closed breaker": "0x9 1x3 0x9 1x3 0x40"},
     "rolled out with another destination": {"destination_removed": "0x9 1x8 0x40"},
