@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import re
 import socket
+from collections.abc import Sequence
 from typing import Any
 
 from aiohttp import web
@@ -81,6 +82,7 @@ async def destination(desk: Desk, visit: Visit) -> web.Response:
         tried=tried,
         most=MOST,
         now=seen.snapshot.now,
+        closed=_closed([seen]),
         rows=[letters.row(each) for each in found.letters[:10]],
         address=wanted.address(),
     )
@@ -98,7 +100,15 @@ async def work(desk: Desk, visit: Visit) -> web.Response:
     now = await reach.now(desk.redis)
     whole = sum(each.snapshot.in_flight + each.snapshot.retrying for each in desk.watch.seen)
     return show(
-        desk, visit, "work.html", "In work", tried=tried, now=now, whole=whole, hidden=len(busy) - len(shown)
+        desk,
+        visit,
+        "work.html",
+        "In work",
+        tried=tried,
+        now=now,
+        closed=_closed(shown),
+        whole=whole,
+        hidden=len(busy) - len(shown),
     )
 
 
@@ -171,6 +181,11 @@ async def send(desk: Desk, visit: Visit) -> web.Response:
 async def jobs(desk: Desk, visit: Visit) -> web.Response:
     """What runs in the background, and what has ended."""
     return show(desk, visit, "jobs.html", "Jobs", jobs=list(reversed(desk.jobs.all)))
+
+
+def _closed(seen: Sequence[Seen]) -> set[str]:
+    """Those whose gate is closed: what is due there waits."""
+    return {each.snapshot.destination for each in seen if "state" in each.snapshot.gate}
 
 
 def _seen(desk: Desk, name: str) -> Seen:

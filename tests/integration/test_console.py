@@ -483,6 +483,13 @@ async def test_what_is_being_tried(served: Served, browser: Browser, redis: Redi
         assert "web-1:disk:1 in flight" in told
         assert "replica-1" in told
         assert re.search(r"unreadable retrying in 5\ds", told)
+    await redis.zadd(keys.retry(NAMESPACE, "pager"), {b"1-1 \xff": 1})
+    for gate, waits in (({}, "due now"), ({"state": "breaker"}, "due, waits for the gate")):
+        for field, value in gate.items():
+            await redis.hset(keys.gate(NAMESPACE, "pager"), field, value)
+        await served.look()
+        for path in ("/work", "/destination?name=pager"):
+            assert f"unreadable retrying {waits}" in (await browser.get(path)).words
     await wire.close()
 
 

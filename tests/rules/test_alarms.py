@@ -107,7 +107,9 @@ CASES = [
     Case("Unaccounted", "critical", {"unaccounted_deliveries": "0x4 3x9 0x30"}, 6, 15),
     Case("EntriesLost", "critical", {"lost_entries_total": "0x4 2x50"}, 5, 20),
     # More were replayed in the same minute.
-    Case("DeadLettersGrow", "warning", {"dead_total attempts": "7x4 8x50", "dead_letters": "9x4 2x50"}, 5, 20),
+    Case(
+        "DeadLettersGrow", "warning", {"dead_total attempts": "7x4 8x50", "dead_letters": "9x4 2x50"}, 5, 20
+    ),
     Case("DeadLettersNearLimit", "warning", {"dead_letters": "85x9 10x30"}, 2, 10),
     Case("RedisUnsafe", "warning", {"redis_unsafe": "1x9 0x30"}, 1, 10, 'kind="no_aof"'),
     Case("QueueNearLimit", "warning", {"queue_depth": "90x9 10x30"}, 2, 10),
