@@ -135,7 +135,7 @@ async def missing(
         for glob in globs
         if kept and (all if glob in only_read else any)((command, glob) in refused for command in kept)
     ]
-    return [*(command for command, glob in refused if not glob), *lacking, *shut]
+    return [*(command for command in alone if (command, "") in refused), *lacking, *shut]
 
 
 def _sample(command: str, glob: str) -> list[str]:

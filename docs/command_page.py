@@ -37,7 +37,8 @@ Drawn from the commands by `docs/generate.py`; a test keeps it current. What to 
 
 | command | document |
 |---|---|
-| `check` | `{valid, faults[], warnings[], memory, summary}`; faults and warnings are `{place, message}` |
+| `check` | `{valid, faults[], warnings[], memory, summary}`; faults and warnings are `{place, message}`; \
+with `--rate` also `need`, see [scaling.md](scaling.md) |
 | `send` | `{status, answer}`: what ingest said |
 | `status` | `{redis{url}, destinations[], ledger[]}`; a destination is `{name, depth, in_flight, retrying, \
 dead_letters, oldest_age_seconds, gate{state, reason, until}, consumers, removed}`, with `--watch` also \

@@ -47,8 +47,8 @@ class CloudEvent(Struct):
     time: str | None = None
     data: Any = None
     data_base64: str | None = None
-    traceparent: str | None = None
-    tracestate: str | None = None
+    traceparent: Any = None  # what is none is left out, and no fault
+    tracestate: Any = None
 
 
 class Operation(Struct, frozen=True, kw_only=True):

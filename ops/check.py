@@ -55,6 +55,8 @@ def check(
     if as_json:
         document = {"valid": not found.faults, **structs.asdict(found)}
         del document["scale"]  # `need` in words
+        if found.need is None:
+            del document["need"]
         out.write(msgspec.json.format(msgspec.json.encode(document)).decode() + "\n")
     else:
         out.write("".join(f"fault: {fault}\n" for fault in found.faults))

@@ -90,8 +90,9 @@ def test_what_provisions_grafana_and_prometheus_finds_the_services() -> None:
     assert provider["type"] == "file"
 
 
-def test_every_picture_is_shown_and_light() -> None:
+def test_every_picture_is_there_and_light() -> None:
     shown = set(re.findall(r"\(pictures/([\w-]+\.png)\)", (DOCS / "dashboards.md").read_text("utf-8")))
     there = {path.name: path.stat().st_size for path in (DOCS / "pictures").glob("*.png")}
-    assert shown == set(there)
+    assert shown
+    assert shown <= set(there)
     assert max(there.values()) < 200_000
