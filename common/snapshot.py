@@ -16,6 +16,7 @@ from common import keys
 from common.scripts import Script
 
 _DIED = "died_"
+_MOST = 2**63  # what Redis counts to
 _script = Script("common", "snapshot")
 
 
@@ -33,8 +34,8 @@ class Ledger(Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, fields: Mapping[str, str | int]) -> Self:
-        """From the hash, which has more than these."""
-        return cls(**{name: int(fields[name]) for name in cls.__struct_fields__ if name in fields})
+        """From the hash, which has more than these. What is no number counts as 0, and `missing` tells."""
+        return cls(**{name: _count(fields[name]) for name in cls.__struct_fields__ if name in fields})
 
     def missing(self, depth: int) -> int:
         """Deliveries that came in and are nowhere; negative when there are too many."""
@@ -95,14 +96,23 @@ async def snapshot(redis: Redis, namespace: str, destination: str) -> Snapshot:
         next_due=None if due < 0 else due,
         gate=_pairs(gate),
         ledger=Ledger.of(counters),
-        died={name[len(_DIED) :]: int(told) for name, told in counters.items() if name.startswith(_DIED)},
+        died={name[len(_DIED) :]: _count(told) for name, told in counters.items() if name.startswith(_DIED)},
     )
 
 
 async def destinations(redis: Redis, namespace: str) -> list[str]:
     """Every destination ever appended to."""
     names = await redis.execute_command("SMEMBERS", keys.destinations(namespace))
-    return sorted(name.decode() for name in names)
+    return sorted(name.decode("utf-8", "replace") for name in names)
+
+
+def _count(told: str | int) -> int:
+    """0 for what none of our scripts wrote."""
+    try:
+        number = int(told)
+    except ValueError:
+        return 0
+    return number if abs(number) < _MOST else 0
 
 
 def _pairs(flat: list[bytes]) -> dict[str, str]:

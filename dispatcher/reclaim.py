@@ -48,7 +48,7 @@ async def reclaim(
         [GROUP, consumer, idle, most, alone or start, alone, *in_work],
     )
     entries = [from_reply(*entry) for entry in taken]
-    return Reclaimed(gate.decode(), following.decode(), suspect.decode(), lost, entries)
+    return Reclaimed(gate.decode("utf-8", "replace"), following.decode(), suspect.decode(), lost, entries)
 
 
 async def find(
@@ -63,4 +63,5 @@ async def find(
 
 async def reap(redis: Redis, keys: Destination, *, silence: int, only: str = "") -> list[str]:
     """Remove consumers that own nothing and have been silent for `silence` ms; their names."""
-    return [name.decode() for name in await _reap(redis, [keys.stream], [GROUP, silence, only])]
+    names = await _reap(redis, [keys.stream], [GROUP, silence, only])
+    return [name.decode("utf-8", "replace") for name in names]

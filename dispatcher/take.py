@@ -79,7 +79,7 @@ def _taken(looked: list[Any], read: list[Any] | None) -> Taken:
     if read:
         entries = read[0][1]
     return Taken(
-        gate.decode(),
+        gate.decode("utf-8", "replace"),
         reason.decode("utf-8", "replace"),
         until,
         bool(ramp),

@@ -55,15 +55,15 @@ end
 -- Ms until a probe may be made here; none behind a gate that waits for resume.
 local function until_probe()
   local known = redis.call('HMGET', gate, 'reason', 'until', 'prober', 'lease', 'opened_at')
-  reason, till = known[1] or '', tonumber(known[2] or 0)
+  reason, till = known[1] or '', tonumber(known[2] or nil) or 0
   if state ~= 'breaker' and state ~= 'throttled' then return LOOK end
-  if tonumber(known[5] or 0) > now then -- the clock went back
+  if (tonumber(known[5] or nil) or 0) > now then -- the clock went back
     redis.call('HSET', gate, 'opened_at', string.format('%.0f', now), 'until', string.format('%.0f', now))
     redis.call('HDEL', gate, 'prober', 'lease')
     return 0
   end
   if till > now then return math.min(LOOK, till - now) end
-  if known[3] and tonumber(known[4] or 0) > now then return LOOK_PROBE end
+  if known[3] and (tonumber(known[4] or nil) or 0) > now then return LOOK_PROBE end
   return 0
 end
 
