@@ -1,7 +1,8 @@
 """Spans by OpenTelemetry's SDK: the only module that imports it, and only `telemetry.begin` imports this one.
 
 Takes contexts as texts (`trace.py`), gives spans whose context is such a text. What the standard variables
-`OTEL_...` say is the SDK's to read. Spans go out in the background; what can't be sent is dropped.
+`OTEL_...` say is the SDK's to read. Spans go out in the background; what can't be sent is dropped, and what
+breaks in the SDK is told in the log and raised to nobody.
 """
 
 from __future__ import annotations
@@ -32,11 +33,30 @@ from opentelemetry.trace import (
 from opentelemetry.trace import Span as OtelSpan
 
 from common import __version__
+from common.log import Log
+from common.storm import ERROR, storms
 
 GOODBYE = 3.0  # seconds that the end of a process waits for its last spans to be sent
 MOST_LINKS = 64
 SERVER, PRODUCER, CONSUMER = SpanKind.SERVER, SpanKind.PRODUCER, SpanKind.CONSUMER
 Attributes: TypeAlias = Mapping[str, str | int]
+
+log = Log("telemetry")
+_bugs = storms.kind("telemetry_broke", ERROR)
+
+
+@contextmanager
+def _harmless() -> Iterator[None]:
+    """An error in here ends here."""
+    try:
+        yield
+    except Exception as bug:  # noqa: BLE001 - spans are no reason not to deliver alerts
+        _broke(bug)
+
+
+def _broke(bug: Exception) -> None:
+    if _bugs.admits():
+        log.error("telemetry_broke", fault=bug)
 
 
 class Span:
@@ -57,23 +77,29 @@ class Span:
 
     def tell(self, attributes: Attributes) -> None:
         """What has turned out."""
-        for name, value in attributes.items():
-            self._span.set_attribute(name, value)
+        with _harmless():
+            for name, value in attributes.items():
+                self._span.set_attribute(name, value)
 
     def fail(self, kind: str) -> None:
         """It failed; `kind` is of a closed set and no secret."""
-        self._span.set_attribute("error.type", kind)
-        self._span.set_status(Status(StatusCode.ERROR))
+        with _harmless():
+            self._span.set_attribute("error.type", kind)
+            self._span.set_status(Status(StatusCode.ERROR))
 
     def end(self) -> None:
         """It is over."""
-        self._span.end()
+        with _harmless():
+            self._span.end()
 
     @contextmanager
     def current(self) -> Iterator[Span]:
         """The parent of what begins meanwhile; over at the end, however that is."""
-        with use_span(self._span, end_on_exit=True, record_exception=False, set_status_on_exception=False):
-            yield self
+        with use_span(self._span, record_exception=False, set_status_on_exception=False):
+            try:
+                yield self
+            finally:
+                self.end()
 
 
 class Telemetry:
@@ -91,11 +117,18 @@ class Telemetry:
         attributes: Attributes,
         parent: str | None = None,
         links: Iterable[str] = (),
-    ) -> Span:
-        """One that begins now: below `parent`, else the current one, else as the first of a trace."""
-        above = None if parent is None else set_span_in_context(NonRecordingSpan(_context(parent)), Context())
-        linked = [Link(_context(each)) for each in list(dict.fromkeys(links))[:MOST_LINKS]]
-        return Span(self._tracer.start_span(name, above, kind, dict(attributes), linked))
+    ) -> Span | None:
+        """One that begins now: below `parent`, else the current one, else as the first of a trace. None when
+        it can't be made."""
+        try:
+            above = None
+            if parent is not None:
+                above = set_span_in_context(NonRecordingSpan(_context(parent)), Context())
+            linked = [Link(_context(each)) for each in list(dict.fromkeys(links))[:MOST_LINKS]]
+            return Span(self._tracer.start_span(name, above, kind, dict(attributes), linked))
+        except Exception as bug:  # noqa: BLE001 - the same
+            _broke(bug)
+            return None
 
     async def close(self) -> None:
         """Send what is left, as far as that does not take long."""

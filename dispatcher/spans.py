@@ -56,17 +56,15 @@ class Spans:
     def begin(self, deliveries: Sequence[Delivery]) -> tuple[list[Delivery], Attempted | None]:
         """An attempt for all of them begins."""
         parent = trace.shared(delivery.trace for delivery in deliveries)
-        attempted: Attempted | None = None
-        if self.telemetry is not None:
-            span = self._span(self.telemetry, deliveries, parent)
+        span = None if self.telemetry is None else self._span(self.telemetry, deliveries, parent)
+        if span is not None:
             context: str | None = span.context
-            attempted = Attempted(span)
         else:
             context = None if parent is None else trace.child(parent)
         sent = [each if each.trace == context else replace(each, trace=context) for each in deliveries]
-        return sent, attempted
+        return sent, None if span is None else Attempted(span)
 
-    def _span(self, telemetry: Telemetry, deliveries: Sequence[Delivery], parent: str | None) -> Span:
+    def _span(self, telemetry: Telemetry, deliveries: Sequence[Delivery], parent: str | None) -> Span | None:
         from common.otel import CONSUMER  # it is there, since there is a Telemetry
 
         if len(deliveries) == 1:

@@ -40,7 +40,10 @@ class Spanned:
             "messaging.batch.message_count": len(events),
         }
         own = [event.trace for event in events if event.trace]
-        with self._telemetry.span("append", PRODUCER, told, links=own).current() as span:
+        span = self._telemetry.span("append", PRODUCER, told, links=own)
+        if span is None:
+            return await self._appender.submit(events, size)
+        with span.current():
             context = span.context
             traced = [each if each.trace else structs.replace(each, trace=context) for each in events]
             try:
@@ -67,7 +70,10 @@ def _spanned(path: str, handler: Handler, telemetry: Telemetry) -> Handler:
 
     async def handle(request: Request) -> web.StreamResponse:
         parent = trace.taken(request.headers)
-        with telemetry.span(f"POST {path}", SERVER, told, parent).current() as span:
+        span = telemetry.span(f"POST {path}", SERVER, told, parent)
+        if span is None:
+            return await handler(request)
+        with span.current():
             try:
                 response = await handler(request)
             except Problem as problem:

@@ -6,12 +6,13 @@ import asyncio
 import subprocess
 import sys
 from collections.abc import Mapping
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from msgspec.structs import replace
 from multidict import CIMultiDict
-from opentelemetry.sdk.trace import ReadableSpan
+from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import StatusCode
@@ -255,3 +256,55 @@ async def test_what_the_sender_does_not_record_is_not_recorded(
     assert given.trace.startswith(f"00-{TRACE}-")
     assert given.trace.endswith("-00")
     assert made.none()
+
+
+class Breaks(SpanProcessor):
+    """A bug in the SDK, when a span begins or when it ends."""
+
+    def __init__(self, where: str) -> None:
+        self._where = where
+
+    def _break(self, where: str) -> None:
+        if where == self._where:
+            raise RuntimeError(where)
+
+    def on_start(self, *_: Any, **__: Any) -> None:
+        self._break("start")
+
+    def on_end(self, *_: Any) -> None:
+        self._break("end")
+
+
+@pytest.fixture(params=["start", "end"])
+def broken(request: pytest.FixtureRequest, made: Made) -> Made:
+    made.telemetry = Telemetry("test", {}, Breaks(request.param))
+    return made
+
+
+@pytest.mark.parametrize("contexts", [(PARENT,), (PARENT, OTHER)], ids=["one", "a batch"])
+async def test_an_attempt_goes_on_without_its_span(
+    broken: Made,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    contexts: tuple[str, ...],
+) -> None:
+    given = await attempt(broken, monkeypatch, Outcome(OutcomeKind.DELIVERED), *contexts)
+    assert len(given) == len(contexts)
+    assert len(contexts) > 1 or TRACE in given[0].trace
+    assert "telemetry_broke" in caplog.messages
+
+
+async def test_alerts_are_taken_without_their_spans(broken: Made, caplog: pytest.LogCaptureFixture) -> None:
+    appender = Appender()
+
+    class Request:
+        headers = CIMultiDict(traceparent=PARENT)
+
+    async def handler(_: Any) -> Any:
+        [stored] = await Spanned(appender, broken.telemetry).submit([Event(alert())])
+        return SimpleNamespace(status=201, stored=stored)
+
+    request: Any = Request()
+    answer: Any = await spanned({"/v1/alerts": handler}, broken.telemetry)["/v1/alerts"](request)
+    assert (answer.status, answer.stored.key, len(appender.events)) == (201, "k0", 1)
+    assert "telemetry_broke" in caplog.messages
