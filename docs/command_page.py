@@ -42,7 +42,9 @@ with `--rate` also `need`, see [scaling.md](scaling.md) |
 | `send` | `{status, answer}`: what ingest said |
 | `status` | `{redis{url}, destinations[], ledger[]}`; a destination is `{name, depth, in_flight, retrying, \
 dead_letters, oldest_age_seconds, gate{state, reason, until}, consumers, removed}`, with `--watch` also \
-`rate`, deliveries per second since the line before |
+`rate`, deliveries per second since the line before. One that was not seen, since its server in a Cluster \
+is away, comes last with nulls and an `error`; `redis` has an `error` when those that were removed are not \
+known |
 | `ledger` | `{ledger[]}`, each `{destination, accepted, replayed, delivered, duplicate, superseded, died, \
 discarded, lost, unaccounted}` |
 | `ledger accept` | `{destination, lost, discarded}`: what was booked |

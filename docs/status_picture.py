@@ -83,9 +83,9 @@ def _post(url: str, body: dict[str, str]) -> None:
 
 async def looked(redis: Redis, settings: Settings) -> list[Seen]:
     """Two looks a second apart: what --watch shows from its second on."""
-    before = {each.snapshot.destination: each.snapshot for each in await look(redis, settings)}
+    before = {each.snapshot.destination: each.snapshot for each in (await look(redis, settings)).seen}
     await asyncio.sleep(1)
-    return [rated(each, before) for each in await look(redis, settings)]
+    return [rated(each, before) for each in (await look(redis, settings)).seen]
 
 
 def drawn(settings: Settings, seen: list[Seen]) -> str:

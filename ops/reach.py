@@ -1,13 +1,14 @@
 """One command's work on Redis: connect, look at the server, do the work, say in one line what went wrong.
 
 Takes the settings and a coroutine function that is given the client; returns what that returns. Also says
-which destinations there are, those that left the configuration included. Raises click's exceptions.
+which destinations there are, those that left the configuration included, and takes the snapshots of many.
+Raises click's exceptions.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TypeVar
 
 import click
@@ -16,8 +17,9 @@ from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
 from common import connect
+from common.cluster import Cluster
 from common.settings import Settings
-from common.snapshot import destinations
+from common.snapshot import Snapshot, destinations, snapshot
 from common.units import Duration
 
 T = TypeVar("T")
@@ -26,16 +28,23 @@ PATIENCE = Duration(5)  # a person waits longer than a sender does
 CONNECTIONS = 4
 
 
-def run(settings: Settings, work: Callable[[Redis], Awaitable[T]]) -> T:
-    """Do the work. A server that is away or can't be used is the command's error, exit code 1."""
-    return asyncio.run(_run(settings, work))
+def run(settings: Settings, work: Callable[[Redis], Awaitable[T]], *, partly: bool = False) -> T:
+    """Do the work. A server that is away or can't be used is the command's error, exit code 1.
+
+    `partly`: the work is begun although a server of a Cluster is away.
+    """
+    return asyncio.run(_run(settings, work, partly))
 
 
-async def _run(settings: Settings, work: Callable[[Redis], Awaitable[T]]) -> T:
+async def _run(settings: Settings, work: Callable[[Redis], Awaitable[T]], partly: bool) -> T:
     section = structs.replace(settings.redis, timeout=max(settings.redis.timeout, PATIENCE))
     redis = connect.client(section, connections=CONNECTIONS)
     try:
-        await connect.inspect(redis, section)
+        try:
+            await connect.inspect(redis, section)
+        except RedisError:
+            if not (partly and isinstance(redis, Cluster)):
+                raise
         return await work(redis)
     except connect.Unusable as fault:
         raise click.ClickException(str(fault)) from fault
@@ -71,6 +80,49 @@ async def names(redis: Redis, settings: Settings) -> dict[str, bool]:
     there = {destination.name: False for destination in settings.destinations}
     left = [name for name in await destinations(redis, settings.redis.namespace) if name not in there]
     return there | dict.fromkeys(left, True)
+
+
+async def listed(
+    redis: Redis, settings: Settings, before: Mapping[str, bool]
+) -> tuple[dict[str, bool], RedisError | None]:
+    """`names`; in a Cluster whose server with the list is away those of the file and of `before`, and why.
+
+    Raises it when these are none.
+    """
+    try:
+        return await names(redis, settings), None
+    except RedisError as fault:
+        known = dict(before) | {destination.name: False for destination in settings.destinations}
+        if not known or not isinstance(redis, Cluster):
+            raise
+        return known, fault
+
+
+async def snapshots(
+    redis: Redis, namespace: str, names: Sequence[str], at_once: int = CONNECTIONS
+) -> dict[str, Snapshot | RedisError]:
+    """Of each destination, or why it was not seen: in a Cluster it is not the same for all.
+
+    Raises it when none was seen, and when there is one server.
+    """
+    found: dict[str, Snapshot | RedisError] = {}
+    for start in range(0, len(names), at_once):
+        some = names[start : start + at_once]
+        looks = await asyncio.gather(*(_snapshot(redis, namespace, name) for name in some))
+        found |= dict(zip(some, looks, strict=True))
+    faults = [one for one in found.values() if isinstance(one, RedisError)]
+    if faults and len(faults) == len(found):
+        raise faults[0]
+    return found
+
+
+async def _snapshot(redis: Redis, namespace: str, name: str) -> Snapshot | RedisError:
+    try:
+        return await snapshot(redis, namespace, name)
+    except RedisError as fault:
+        if not isinstance(redis, Cluster):
+            raise
+        return fault
 
 
 async def choose(redis: Redis, settings: Settings, wanted: Sequence[str]) -> dict[str, bool]:

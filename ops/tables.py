@@ -30,6 +30,14 @@ class Seen(Struct, frozen=True):
     rate: float | None = None
 
 
+class Unseen(Struct, frozen=True):
+    """A destination whose server did not answer; `error` is a sentence."""
+
+    name: str
+    removed: bool
+    error: str
+
+
 def destination_json(seen: Seen) -> dict[str, Any]:
     """An item of `destinations` in `status --json`."""
     one = seen.snapshot
@@ -53,6 +61,18 @@ def destination_json(seen: Seen) -> dict[str, Any]:
     }
 
 
+def unseen_json(one: Unseen) -> dict[str, Any]:
+    """An item of `destinations` in `status --json`: the same with nulls, and `error`."""
+    return {
+        "name": one.name,
+        **dict.fromkeys(("depth", "in_flight", "retrying", "dead_letters", "oldest_age_seconds")),
+        "gate": {"state": None, "reason": None, "until": None},
+        "consumers": None,
+        "removed": one.removed,
+        "error": one.error,
+    }
+
+
 def ledger_json(one: Snapshot) -> dict[str, Any]:
     """An item of `ledger` in `status --json`."""
     return {"destination": one.destination, **structs.asdict(one.ledger), "unaccounted": one.unaccounted}
@@ -72,12 +92,14 @@ class Fitting:
         yield self._table if fits else Group("", *self._lines, "")
 
 
-def status(seen: Sequence[Seen], title: str) -> RenderableType:
+def status(seen: Sequence[Seen], title: str, unseen: Sequence[Unseen] = ()) -> RenderableType:
     """Both tables, and between them a line for everything that somebody should know."""
-    table = _destinations(seen)
+    table = _destinations(seen, unseen)
+    away = [Text(f"{one.name}: not seen", "bold red") for one in unseen]
     return Group(
         Text(title),
-        Fitting(table, _width(table), [_destination_line(each) for each in seen]),
+        Fitting(table, _width(table), [*(_destination_line(each) for each in seen), *away]),
+        *(Text(f"{one.name} was not seen: {one.error}", "bold red") for one in unseen),
         *(Text(note, "yellow") for each in seen for note in notes(each)),
         ledger([each.snapshot for each in seen]),
     )
@@ -133,7 +155,7 @@ def _difference(missing: int, what: str) -> str:
     return f"{count(abs(missing), what, many)} {'missing' if missing > 0 else 'too many'}"
 
 
-def _destinations(seen: Sequence[Seen]) -> Table:
+def _destinations(seen: Sequence[Seen], unseen: Sequence[Unseen]) -> Table:
     measured = any(each.rate is not None for each in seen)
     table = _table("destination", "depth", "in\nflight", "retry-\ning", "dead\nletters", "oldest")
     table.add_column("gate", no_wrap=True)
@@ -151,6 +173,10 @@ def _destinations(seen: Sequence[Seen]) -> Table:
             str(one.consumers),
         ]
         table.add_row(*row, *([f"{each.rate or 0:.1f}"] if measured else []))
+    for away in unseen:
+        name = f"{away.name} (removed)" if away.removed else away.name
+        rest = ["-"] * (2 if measured else 1)
+        table.add_row(Text(name, "bold red"), *["-"] * 5, Text("not seen", "bold red"), *rest)
     return table
 
 

@@ -17,21 +17,34 @@ from ops.text import age, count, moment, plain
 Board: TypeAlias = dict[str, str]
 
 
-def board(seen: Sequence[Seen], tracks: Mapping[str, Track], fault: str | None, extra: Board) -> Board:
-    """All of it."""
+NAMED = 5  # of those that were not seen, in one sentence
+
+
+def board(
+    seen: Sequence[Seen],
+    tracks: Mapping[str, Track],
+    fault: str | None,
+    extra: Board,
+    unseen: Mapping[str, str] = {},
+) -> Board:
+    """All of it. `unseen`: whose snapshot is an old one, or missing, and why."""
     told: Board = {
         "all/redis": fault or "",
         "all/redis_state": "away" if fault else "there",
         "all/shape": plain(
             "/".join(sorted(f"{one.snapshot.destination}{'-' * one.removed}" for one in seen))
         ),
-        **_all([one.snapshot for one in seen], fault),
+        "all/unseen": _unseen(unseen),
+        "all/unseen_state": "away" if unseen else "there",
+        **_all([one.snapshot for one in seen], fault, unseen),
         **extra,
     }
     for one in seen:
         track = tracks.get(one.snapshot.destination)
         place = plain(one.snapshot.destination)  # a foreign hand's may be anything, and this is in attributes
         told |= {f"{place}/{name}": text for name, text in _one(one, track).items()}
+        if one.snapshot.destination in unseen:
+            told |= {f"{place}/{name}": text for name, text in _old(one.snapshot, unseen).items()}
     return told
 
 
@@ -45,8 +58,24 @@ def rate(value: float) -> str:
     return f"{value:.1f}" if 0 < value < 10 else number(value)
 
 
-def _all(seen: Sequence[Snapshot], fault: str | None) -> Board:
-    ledger, state = _ledger(seen, fault)
+def _unseen(unseen: Mapping[str, str]) -> str:
+    """Which they are, and why the first was not seen; empty when all were."""
+    if not unseen:
+        return ""
+    names = [plain(name) for name in unseen]
+    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+    why = next(iter(unseen.values()))
+    return f"Not seen now: {', '.join(names[:NAMED])}{more}; the others are. {why}"
+
+
+def _old(one: Snapshot, unseen: Mapping[str, str]) -> Board:
+    """What says that the figures are not of now."""
+    told = f"Not seen since {_clock(str(one.now))}, of then are the figures. {unseen[one.destination]}"
+    return {"gate": "not seen", "gate_state": "bad", "gate_told": told, "unaccounted_state": "unknown"}
+
+
+def _all(seen: Sequence[Snapshot], fault: str | None, unseen: Mapping[str, str]) -> Board:
+    ledger, state = _ledger(seen, fault, unseen)
     closed = sum("state" in one.gate for one in seen)
     return {
         "all/ledger": ledger,
@@ -61,7 +90,7 @@ def _all(seen: Sequence[Snapshot], fault: str | None) -> Board:
     }
 
 
-def _ledger(seen: Sequence[Snapshot], fault: str | None) -> tuple[str, str]:
+def _ledger(seen: Sequence[Snapshot], fault: str | None, unseen: Mapping[str, str]) -> tuple[str, str]:
     """Whether anything is lost, and how good that is; nothing is claimed that was not just seen."""
     missing = sum(one.unaccounted for one in seen)
     accepted = sum(one.ledger.accepted for one in seen)
@@ -70,6 +99,10 @@ def _ledger(seen: Sequence[Snapshot], fault: str | None) -> tuple[str, str]:
     if missing:
         told = f"{number(missing)} unaccounted: the ledger below has where, docs/operations.md what to do."
         return told, "bad"
+    if unseen:
+        fresh = sum(one.destination not in unseen for one in seen)
+        places = count(fresh, "destination that was", "destinations that were")
+        return f"Nothing is lost in the {places} seen; {len(unseen)} not seen.", "unknown"
     told = f"Nothing is lost: all {number(accepted)} deliveries are accounted for."
     return (f"When Redis last answered: {told}", "unknown") if fault else (told, "good")
 

@@ -90,7 +90,8 @@ async def destination(desk: Desk, visit: Visit) -> web.Response:
 
 async def work(desk: Desk, visit: Visit) -> web.Response:
     """What is in flight and what waits for another attempt, of all destinations."""
-    busy = [each for each in desk.watch.seen if each.snapshot.in_flight or each.snapshot.retrying]
+    there = [each for each in desk.watch.seen if each.snapshot.destination not in desk.watch.unseen]
+    busy = [each for each in there if each.snapshot.in_flight or each.snapshot.retrying]
     busy.sort(key=lambda each: -(each.snapshot.retrying + each.snapshot.in_flight))
     shown = busy[:ROWS]
     most = max(1, min(MOST, ROWS // max(1, len(shown))))
@@ -98,7 +99,7 @@ async def work(desk: Desk, visit: Visit) -> web.Response:
     found = await asyncio.gather(*(in_work(desk.redis, desk.namespace, name, most) for name in names))
     tried: list[Tried] = [each for some in found for each in some]
     now = await reach.now(desk.redis)
-    whole = sum(each.snapshot.in_flight + each.snapshot.retrying for each in desk.watch.seen)
+    whole = sum(each.snapshot.in_flight + each.snapshot.retrying for each in there)
     return show(
         desk,
         visit,
@@ -190,8 +191,9 @@ def _closed(seen: Sequence[Seen]) -> set[str]:
 
 def _seen(desk: Desk, name: str) -> Seen:
     seen = desk.watch.of(name)
-    if seen is None and desk.watch.fault is not None:
-        raise Problem(503, desk.watch.fault)
+    why = desk.watch.fault or desk.watch.unseen.get(name)
+    if seen is None and why is not None:
+        raise Problem(503, why)
     if seen is None:
         raise Problem(404, f"there is no destination {name!r}, or nothing is left of it")
     return seen

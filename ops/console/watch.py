@@ -1,13 +1,14 @@
 """Looks at every destination once a second, for all who look at the console.
 
 Keeps the latest snapshots, the last minutes of each, and a board: the text of every figure that pages show,
-by name. `changed` wakes who waits for the next one. What Redis does is waited out, and said on the board.
+by name. `changed` wakes who waits for the next one. What Redis does is waited out, and said on the board;
+where a server of a Cluster is away, its destinations stay as they were seen last, and are marked.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 
 from redis import exceptions as errors
 from redis.asyncio import Redis
@@ -15,7 +16,6 @@ from redis.asyncio import Redis
 from common import connect
 from common.log import Log
 from common.settings import Settings
-from common.snapshot import snapshot
 from common.trouble import Kind, kind_of
 from ops import reach
 from ops.console.board import Board, board
@@ -41,6 +41,7 @@ class Watch:
         self._turn = asyncio.Lock()
         self.tracks: dict[str, Track] = {}
         self.seen: list[Seen] = []
+        self.unseen: dict[str, str] = {}  # in the latest look, and why
         self.fault: str | None = "Redis has not answered yet"
         self.extra: Callable[[], Board] = dict  # what others want on the board
         self.configure(settings)
@@ -49,7 +50,7 @@ class Watch:
         """From the next look on."""
         self._settings = settings
         self._round = 0
-        self.board = board(self.seen, self.tracks, self.fault, {})
+        self.board = board(self.seen, self.tracks, self.fault, {}, self.unseen)
 
     def of(self, name: str) -> Seen | None:
         """What was seen of one destination."""
@@ -84,27 +85,43 @@ class Watch:
             else:
                 self.fault = None
                 for one in self.seen:
-                    self.tracks.setdefault(one.snapshot.destination, Track()).add(one.snapshot)
-            self.board = board(self.seen, self.tracks, self.fault, self.extra())
+                    if one.snapshot.destination not in self.unseen:
+                        self.tracks.setdefault(one.snapshot.destination, Track()).add(one.snapshot)
+            self.board = board(self.seen, self.tracks, self.fault, self.extra(), self.unseen)
             self._changed.set()
             self._changed = asyncio.Event()
 
     async def _look(self) -> list[Seen]:
         settings = self._settings
         if self._round % LOOK == 0:
-            self._known = await reach.names(self._redis, settings)
+            self._known, fault = await reach.listed(self._redis, settings, self._known)
+            if fault is not None:
+                self._troubled(kind_of(fault))
         self._round += 1
         configured = [name for name, removed in self._known.items() if not removed]
         left = [name for name, removed in self._known.items() if removed][:MOST_REMOVED]
+        names = [*configured, *left]
+        looks = await reach.snapshots(self._redis, settings.redis.namespace, names, AT_ONCE)
+        before = {one.snapshot.destination: one.snapshot for one in self.seen}
         found: list[Seen] = []
-        for names in _batched([*configured, *left], AT_ONCE):
-            looks = (snapshot(self._redis, settings.redis.namespace, name) for name in names)
-            for one in await asyncio.gather(*looks):
-                removed = self._known[one.destination]
-                if not removed or one.depth or one.dead_letters or one.unaccounted:
-                    found.append(Seen(one, removed))
+        for name, looked in looks.items():
+            one = before.get(name) if isinstance(looked, errors.RedisError) else looked
+            removed = self._known[name]
+            if one is not None and (not removed or one.depth or one.dead_letters or one.unaccounted):
+                found.append(Seen(one, removed))
+        self._mark({name: one for name, one in looks.items() if isinstance(one, errors.RedisError)})
         self.tracks = {name: self.tracks[name] for name in self._known if name in self.tracks}
         return found
+
+    def _mark(self, faults: Mapping[str, errors.RedisError]) -> None:
+        """Those that were not seen; the log has a line when they become others."""
+        url = self._settings.redis.url
+        for name, fault in faults.items():
+            kind = kind_of(fault)
+            self._troubled(kind)
+            if name not in self.unseen:
+                log.warning("redis_trouble", destination=name, kind=kind.value, redis=connect.masked(url))
+        self.unseen = {name: connect.describe(fault, url) for name, fault in faults.items()}
 
     def _say(self, fault: errors.RedisError) -> None:
         """Once, while it is the same."""
@@ -114,8 +131,5 @@ class Watch:
         if told != self.fault:
             log.warning("redis_trouble", kind=kind.value, redis=connect.masked(self._settings.redis.url))
         self.fault = told
+        self.unseen = {}  # nothing was
         self._round = 0
-
-
-def _batched(names: Sequence[str], size: int) -> list[Sequence[str]]:
-    return [names[start : start + size] for start in range(0, len(names), size)]

@@ -178,7 +178,9 @@ async def test_all_steps_of_ingest(cluster: Cluster, redis: Redis, wire: Wire) -
     receipt = await Receipts(wire, NAMESPACE, ["one"]).find("k7")
     assert receipt is not None
     assert {place.name for place in receipt.destinations} == set(NAMES)
-    seen = await status.look(redis, made)
+    looked = await status.look(redis, made)
+    seen = looked.seen
+    assert looked.whole
     assert {each.snapshot.depth for each in seen} == {51}
     assert {each.snapshot.unaccounted for each in seen} == {0}
     await appender.close()
