@@ -56,26 +56,17 @@ def _redis(settings: Settings, report: Report) -> None:
 
 
 def _listening(settings: Settings, report: Report) -> None:
+    """Not whether ingest and the console may listen there: they ask that themselves; others do not care."""
     for section in ("ingest", "dispatcher", "console"):
         try:
             Address.parse(getattr(settings, section).listen)
         except ValueError as fault:
             report.fault((section, "listen"), str(fault))
-    ingest, path = settings.ingest, ("ingest", "listen")
-    if settings.tokens and ingest.allow_anonymous:
+    if settings.tokens and settings.ingest.allow_anonymous:
         report.fault(("ingest", "allow_anonymous"), "contradicts tokens, without which nobody may send then")
-    if report.faulty(path) or settings.tokens or ingest.allow_anonymous:
-        return
-    if not Address.parse(ingest.listen).loopback:
-        report.fault(
-            path,
-            "anybody who reaches this address may send alerts: "
-            "listen on 127.0.0.1, give tokens, or set ingest.allow_anonymous if that is meant",
-        )
 
 
 def _console(settings: Settings, report: Report) -> None:
-    """Not whether it may listen there: that is asked when it does, since many run no console."""
     console = settings.console
     if console.tokens and console.allow_anonymous:
         report.fault(("console", "allow_anonymous"), "contradicts tokens, without which nobody gets in then")

@@ -15,10 +15,8 @@ from typing import TypeAlias
 
 from msgspec import structs
 
-from common import cross_checks
 from common.config import ConfigError, Loaded
 from common.faults import Report
-from common.kinds import Kinds
 from common.log import Log
 from common.settings import Redis, Settings
 
@@ -46,19 +44,17 @@ class Refused(Exception):
 
 
 class Watch:
-    """Looks at the files of what was `loaded` at the start, by `load` with `kinds`; `hurry`: at once."""
+    """Looks at the files of what was `loaded` at the start, by `load`; `hurry`: at once."""
 
     def __init__(
         self,
         service: str,
         loaded: Loaded,
         load: Callable[[], Loaded],
-        kinds: Kinds | None,
         hurry: asyncio.Event,
     ) -> None:
         self._kept = RESTART[service]
         self._load = load
-        self._kinds = kinds
         self._hurry = hurry
         self._files = _files(loaded.report)
         self._stamps: Stamps | None = None  # unknown: it may have changed since, and the next look reads
@@ -115,8 +111,6 @@ class Watch:
         stamps, digest, loaded = await asyncio.to_thread(self._look)
         files = _files(loaded.report)
         fresh, waiting = keep(settings, loaded.settings, self._kept)
-        if waiting:
-            self._check(fresh, loaded.report.file)
         different = changes(settings, fresh)
         if different:
             await take(fresh)
@@ -133,12 +127,6 @@ class Watch:
     def _look(self) -> tuple[Stamps, bytes, Loaded]:
         """The configuration, and how its files were just before: a change in between is seen next time."""
         return _stamps(self._files), _digest(self._files), self._load()
-
-    def _check(self, settings: Settings, file: str) -> None:
-        """What waits for a restart has to go together with what does not."""
-        report = Report(file)
-        cross_checks.check(settings, self._kinds, report)
-        report.end()
 
     def _complain(self, text: str, bug: Exception | None = None) -> None:
         if text != self._complaint:

@@ -44,7 +44,6 @@ class Start:
     name: str
     loaded: Loaded
     read: Callable[[], Loaded]
-    kinds: Kinds | None
 
     @property
     def settings(self) -> Settings:
@@ -64,7 +63,7 @@ class Start:
         """Serve until SIGTERM or SIGINT, and return the exit code."""
         try:
             hurry = asyncio.Event()
-            watch = Watch(self.name, self.loaded, self.read, self.kinds, hurry)
+            watch = Watch(self.name, self.loaded, self.read, hurry)
             uvloop.run(_until_told(self.settings, serve, watch, hurry))
         except (Unstartable, CannotListen) as fault:
             return complain(self.name, str(fault))
@@ -84,7 +83,7 @@ def begin(name: str, config_path: str | None, kinds: Kinds | None = None) -> Sta
     except ValueError as fault:
         complain(name, str(fault))
         return None
-    return Start(name, loaded, read, kinds)
+    return Start(name, loaded, read)
 
 
 def main(name: str, config_path: str | None, serve: Serve, kinds: Kinds | None = None) -> int:

@@ -11,6 +11,7 @@ from common.http import CannotListen
 from common.reserve import Reserved
 from common.shared import Table
 from ingest.metrics import Metrics
+from ingest.senders import too_open
 from ingest.serve import PATHS, run
 from ingest.supervise import Supervisor
 
@@ -20,13 +21,16 @@ def main(config_path: str | None = None) -> int:
     start = service.begin("ingest", config_path)
     if start is None:
         return 1
+    fault = too_open(start.settings)
+    if fault is not None:
+        return service.complain("ingest", f"ingest.listen: {fault}")
     if start.settings.ingest.workers == 1:
         return start.live(run)
     try:
         with Reserved(start.settings.ingest.listen, setting="ingest.listen") as reserved:
             return _several(start, start.settings.ingest.workers, reserved.listen)
-    except CannotListen as fault:
-        return service.complain("ingest", str(fault))
+    except CannotListen as taken:
+        return service.complain("ingest", str(taken))
 
 
 def _several(start: service.Start, workers: int, listen: str) -> int:
@@ -35,7 +39,8 @@ def _several(start: service.Start, workers: int, listen: str) -> int:
 
     def work(number: int, again: bool) -> int:
         log.setup(f"ingest/{number}")
-        mine = start.later() if again else start
+        later = start.later() if again else start
+        mine = start if too_open(later.settings) else later  # and the watch will tell why
         return mine.live(partial(run, row=table.row(number), listen=listen))
 
     return Supervisor(work, workers, Metrics(PATHS, table.row(workers))).run()

@@ -17,7 +17,8 @@ from msgspec import Struct
 from multidict import CIMultiDict, MultiMapping
 
 from common.http import Handler, Problem, Request
-from common.settings import Token
+from common.settings import Settings, Token
+from common.units import Address
 
 _AUTHORIZATION = "Authorization"
 _REALM = 'realm="redispatch"'
@@ -31,6 +32,16 @@ class Sender(Struct, frozen=True):
 
 
 ANONYMOUS = Sender("anonymous")  # everybody where there are no tokens
+
+
+def too_open(settings: Settings) -> str | None:
+    """Why ingest must not listen where this configuration says, if it must not."""
+    if settings.tokens or settings.ingest.allow_anonymous or Address.parse(settings.ingest.listen).loopback:
+        return None
+    return (
+        "anybody who reaches this address may send alerts: "
+        "listen on 127.0.0.1, give tokens, or set ingest.allow_anonymous if that is meant"
+    )
 
 
 class Senders:

@@ -16,7 +16,7 @@ from common import connect, telemetry, trace
 from common.canary import canaries
 from common.http import PROBES, CannotListen, Handler, Problem, Request, Site, serve
 from common.log import Log
-from common.reload import Watch
+from common.reload import Refused, Watch
 from common.service import calm_collector, reach
 from common.settings import Settings
 from common.shared import Row
@@ -33,7 +33,7 @@ from ingest.receipt import Receipts
 from ingest.receive import Receiver
 from ingest.refuse import refuse
 from ingest.route import Router
-from ingest.senders import Sender, Senders
+from ingest.senders import Sender, Senders, too_open
 from ingest.spans import Spanned, spanned
 from ingest.spend import Spender
 from ingest.tls import Certificates, TlsFault
@@ -120,7 +120,10 @@ class Service:
         log.info("redis_seen", server=server.kind, version=version, durability=self._durability)
 
     async def take(self, settings: Settings) -> None:
-        """From the next request on everything is done with these settings."""
+        """From the next request on everything is done with these settings. Raises Refused."""
+        fault = too_open(settings)
+        if fault is not None:
+            raise Refused(f"ingest.listen: {fault}")
         self._use(settings)
 
     def _use(self, settings: Settings) -> None:

@@ -20,6 +20,7 @@ from common.settings import Destination, Match, Route, Settings
 from common.stored import scheme
 from common.units import Address, Duration, Rate
 from dispatcher.destinations import kinds
+from ingest.senders import too_open
 from ingest.tls import TlsFault, context
 from ops import scale
 from ops.scale import Need, readable
@@ -70,8 +71,9 @@ def examine(
     maxmemory: Callable[[Settings], int | None] = lambda settings: None,
     environ: Mapping[str, str] | None = None,
     rate: Rate | None = None,
+    ingest: bool = True,
 ) -> Findings:
-    """The same as a value; `environ`: in another environment than this one.
+    """The same as a value; `environ`: in another environment than this one; `ingest`: it is to start there.
 
     Routes that leave some alerts without a destination are wrong here, although the services start: ingest
     refuses such alerts with 400, so that none goes nowhere in silence.
@@ -82,9 +84,9 @@ def examine(
         many = _count(len(error.faults), "fault")
         return Findings(faults=error.faults, summary=f"{many}, nothing would start")
     settings, place = loaded.settings, loaded.report.place
-    wrong = _tls(settings)
-    if wrong is not None:
-        return Findings(faults=[Fault(place(wrong[0]), wrong[1])], summary="1 fault, ingest would not start")
+    wrong = [Fault(place(where), message) for where, message in _ingest(settings)] if ingest else []
+    if wrong:
+        return Findings(faults=wrong, summary=f"{_count(len(wrong), 'fault')}, ingest would not start")
     if settings.routes and not any(route.match == Match() for route in settings.routes):
         message = "an alert that fits none of them is refused; end with {to: [...]}"
         return Findings(
@@ -113,13 +115,15 @@ def warnings(settings: Settings) -> Warned:
         yield from _schedule(destination, path)
 
 
-def _tls(settings: Settings) -> tuple[Path, str] | None:
-    """Why ingest would not start, though the file alone is right."""
+def _ingest(settings: Settings) -> Warned:
+    """Why ingest would not start, and only ingest."""
+    why = too_open(settings)
+    if why is not None:
+        yield ("ingest", "listen"), why
     try:
         context(settings.ingest.tls)
     except TlsFault as fault:
-        return ("ingest", "tls", fault.setting), fault.why
-    return None
+        yield ("ingest", "tls", fault.setting), fault.why
 
 
 def memory(settings: Settings, maxmemory: int | None) -> str:

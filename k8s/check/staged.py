@@ -19,6 +19,7 @@ from common.config import ConfigError, load
 from common.references import PREFIX
 from common.settings import Settings
 from dispatcher.destinations import kinds
+from ingest.senders import too_open
 from k8s.check import provided
 from k8s.check.bundle import Bundle, Json, Pod
 from k8s.check.references import sources
@@ -120,8 +121,10 @@ def load_as(told: Stage) -> Outcome:
         except ConfigError as fault:
             return Outcome(None, tuple(str(each).replace(directory, "") for each in fault.faults))
         # ingest has no secrets of destinations; what is wrong with those is told by services that have
-        found = [] if told.service == "ingest" else examine(path, environ=environ).faults
-        texts = [*map(str, found), *_absent(settings.redis.url)]
+        found = [] if told.service == "ingest" else examine(path, environ=environ, ingest=False).faults
+        why = too_open(settings) if told.service == "ingest" else None
+        closed = [] if why is None else [f"ingest.listen: {why}"]
+        texts = [*closed, *map(str, found), *_absent(settings.redis.url)]
         faults = tuple(each.replace(directory, "") for each in texts)
         return Outcome(settings, faults, settings.objects.url.removeprefix(directory))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import pytest
 
@@ -26,10 +26,10 @@ async def start(fleet: Fleet) -> list[Process]:
     ]
 
 
-async def complaints(processes: list[Process]) -> list[str]:
+async def complaints(processes: list[Process], services: Sequence[str] = SERVICES) -> list[str]:
     """The one message of each process, which ends with 1; its log lines aside."""
     told = []
-    for process, service in zip(processes, SERVICES, strict=True):
+    for process, service in zip(processes, services, strict=True):
         assert await process.wait_exit() == 1, process.text
         process.assert_no_traceback()
         assert process.out == []
@@ -56,6 +56,17 @@ async def test_wrong_configuration(processes: Processes) -> None:
             assert f"{place}" in told, told
     assert "destinations[0].url" in dispatcher
     assert "destinations" not in ingest  # it delivers nothing, and needs nobody's secrets
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+async def test_ingest_listens_to_nobody_unasked(processes: Processes, workers: int) -> None:
+    """A dispatcher does not care."""
+    process = await processes.ingest(
+        processes.config({"ingest": {"listen": "0.0.0.0:0", "workers": workers}})
+    )
+    [told] = await complaints([process], ["ingest"])
+    assert told.startswith("ingest.listen: anybody who reaches this address may send alerts")
+    assert "\n" not in told
 
 
 async def test_no_configuration(processes: Processes) -> None:

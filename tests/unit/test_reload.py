@@ -98,7 +98,7 @@ def follow(tmp_path: Path) -> Follow:
             path.write_text(text)
         read: Callable[[], Loaded] = partial(load_with_places, str(path), {}, kinds=kinds)
         loaded, hurry = read(), asyncio.Event()
-        service = Service(Watch(name, loaded, read, kinds, hurry), loaded.settings, hurry)
+        service = Service(Watch(name, loaded, read, hurry), loaded.settings, hurry)
         task = asyncio.create_task(service.watch.follow(loaded.settings, service.take, service.failed))
         try:
             yield service
@@ -174,7 +174,7 @@ async def test_a_file_that_is_missing_for_one_look_is_no_fault(tmp_path: Path) -
     file = tmp_path / "c.yaml"
     put(file, ONE)
     read: Callable[[], Loaded] = partial(load_with_places, str(file), {}, kinds=kinds)
-    watch = Watch("dispatcher", read(), read, kinds, asyncio.Event())
+    watch = Watch("dispatcher", read(), read, asyncio.Event())
     assert await watch._worth_reading(False)
     for _ in range(2):  # each time anew
         file.rename(tmp_path / "away")
@@ -299,20 +299,6 @@ async def test_what_waits_for_a_restart_keeps_its_value_and_is_told_once(
         await service.read(failed=False)
     waits = [line["settings"] for line in told(caplog, "config_waits_for_restart")]
     assert waits == ["redis.url, redis.namespace"]
-
-
-async def test_what_waits_has_to_go_together_with_the_rest(
-    follow: Follow, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    """The new address needs no tokens, but the old one, which stays until a restart, does."""
-    async with follow(
-        ONE + "ingest: {listen: '0.0.0.0:80', allow_anonymous: true}", name="ingest"
-    ) as service:
-        put(tmp_path / "c.yaml", ONE + "ingest: {listen: '127.0.0.1:80'}")
-        await service.read(failed=True)
-        assert service.took_nothing
-    [refused] = told(caplog, "config_refused")
-    assert "ingest.listen: anybody who reaches this address may send alerts" in refused["faults"]
 
 
 def test_what_is_kept_exists() -> None:

@@ -11,10 +11,12 @@ import pytest
 from multidict import CIMultiDict
 
 from common.http import Problem
-from common.settings import Token
+from common.reload import Refused
+from common.settings import Ingest, Settings, Token
 from common.units import Rate, Secret
 from ingest import senders
-from ingest.senders import ANONYMOUS, Sender, Senders
+from ingest.senders import ANONYMOUS, Sender, Senders, too_open
+from ingest.serve import Service
 
 AGENTS, PROBES = "agents-own-token", "t0ken~of+probes/=="
 
@@ -137,3 +139,16 @@ def test_a_hash_in_capitals_is_the_same() -> None:
     digest = hashlib.sha256(AGENTS.encode()).hexdigest().upper()
     known = Senders([Token(name="a", sha256=Secret(digest))])
     assert of(f"Bearer {AGENTS}", known=known).name == "a"
+
+
+@pytest.mark.parametrize("listen", ["0.0.0.0:80", ":80", "[::]:80"])
+async def test_beyond_loopback_it_wants_tokens(listen: str) -> None:
+    tokens = [token("agents", AGENTS)]
+    opened = Settings(ingest=Ingest(listen=listen, allow_anonymous=True))
+    assert too_open(opened) is None
+    assert too_open(Settings(ingest=Ingest(listen=listen), tokens=tokens)) is None
+    assert too_open(Settings()) is None
+    service = Service(opened)
+    with pytest.raises(Refused, match=r"^ingest\.listen: anybody who reaches this address may send alerts"):
+        await service.take(Settings(ingest=Ingest(listen=listen)))
+    await service.close()
