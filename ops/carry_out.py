@@ -94,7 +94,7 @@ async def _moved(redis: Redis, job: Job, plan: Plan, mover: Mover, stop: asyncio
     with progress(job.verb, plan.total, stop) as told:
         namespace = job.settings.redis.namespace
         objects = Objects(job.settings.objects.url, namespace)
-        run = Run(redis, namespace, objects, plan.wanted, told, stop)
+        run = Run(redis, namespace, objects, plan.wanted, lambda done, gone: told(done + gone), stop)
         return await mover(run, [name for name, matched in plan.matched.items() if matched])
 
 

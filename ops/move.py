@@ -37,13 +37,14 @@ class Moved(Struct):
 
 
 class Run(Struct, frozen=True):
-    """What both ways share: `told` hears of each batch's size, `stop` ends it between two batches."""
+    """What both ways share: `told` hears how many of each batch were moved, and how many were gone; `stop`
+    ends it between two batches."""
 
     redis: Redis
     namespace: str
     objects: Objects
     wanted: Wanted
-    told: Callable[[int], None]
+    told: Callable[[int, int], None]
     stop: asyncio.Event
 
     def left(self, moved: Sequence[Moved]) -> int | None:
@@ -139,4 +140,4 @@ async def _batches(run: Run, name: str, most: int, limit: int | None) -> AsyncIt
 def _book(run: Run, one: Moved, done: int, gone: int) -> None:
     one.done += done
     one.gone += gone
-    run.told(done + gone)
+    run.told(done, gone)

@@ -209,7 +209,9 @@ async def _moved(
 ) -> AsyncIterator[move.Moved]:
     stop = asyncio.Event()
     for name, ids in chosen.items():
-        run = move.Run(desk.redis, desk.namespace, desk.objects, Wanted(ids=ids), lambda number: None, stop)
+        run = move.Run(
+            desk.redis, desk.namespace, desk.objects, Wanted(ids=ids), lambda done, gone: None, stop
+        )
         if verb == "replay":
             cap = desk.settings.queue.max_depth
             (moved,) = await move.replay(run, [name], cap, move.Pace(None), force)

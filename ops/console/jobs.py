@@ -54,6 +54,7 @@ class Job:
         self.task = task
         self.state = "running"  # waiting, stopped, done, broken
         self.done = 0
+        self.gone = 0  # somebody else moved them meanwhile
         self.full = False  # what it moves to has no room
         self.remarks: list[str] = []
         self.began = time.time()
@@ -68,9 +69,9 @@ class Job:
     def looked(self) -> int | None:
         """How many of `total` were looked at; None when that tells nothing."""
         total = self.task.total
-        if total is None:
-            return None
-        return total if self.state == "done" else min(total, max(self.task.search.looks.count, self.done))
+        if total is None or self.state == "done":
+            return total
+        return min(total, max(self.task.search.looks.count, self.done + self.gone))
 
     @property
     def told(self) -> str:
@@ -83,10 +84,11 @@ class Job:
         )
         return "; ".join([f"{self.state}: {done}{of}", *self.remarks])
 
-    def add(self, moved: int) -> None:
+    def add(self, moved: int, gone: int = 0) -> None:
         """So many more."""
         self.state = "running"
         self.done += moved
+        self.gone += gone
 
 
 class Jobs:
@@ -176,9 +178,8 @@ class Jobs:
             moved = await move.replay(run, task.names, settings.queue.max_depth, pace, task.force)
         else:
             moved = await move.discard(run, task.names)
-        job.done -= sum(one.gone for one in moved)
         job.full = any(one.full for one in moved)
-        job.remarks = list(_remarks(moved, settings))
+        job.remarks = list(_remarks(job.gone, moved, settings))
 
     async def _retired(self, job: Job, settings: Settings) -> None:
         for name in job.task.names:
@@ -206,9 +207,8 @@ async def _rest(stop: asyncio.Event) -> None:
         return
 
 
-def _remarks(moved: Sequence[move.Moved], settings: Settings) -> list[str]:
+def _remarks(gone: int, moved: Sequence[move.Moved], settings: Settings) -> list[str]:
     told = []
-    gone = sum(one.gone for one in moved)
     if gone:
         told.append(f"{number(gone)} were moved by somebody else meanwhile")
     if any(one.left for one in moved):

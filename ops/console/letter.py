@@ -49,16 +49,17 @@ class Row(Struct, frozen=True):
         return moment(int(told)) if told.isdecimal() else told
 
 
-_decode = msgspec.json.Decoder(Told).decode
+_decode = msgspec.json.Decoder(dict[str, Any]).decode
 
 
 def row(letter: Letter) -> Row:
     """As it is shown."""
     try:
-        alert = Told() if b"object" in letter.fields else _decode(letter.fields.get(b"alert", b""))
+        alert = {} if b"object" in letter.fields else _decode(letter.fields.get(b"alert", b""))
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        alert = Told()
-    return Row(letter, alert)
+        alert = {}
+    texts = {name: alert[name] for name in Told.__struct_fields__ if isinstance(alert.get(name), str)}
+    return Row(letter, Told(**texts))
 
 
 def pretty(stored: bytes) -> str:

@@ -305,7 +305,7 @@ async def test_replay_does_not_chase_what_dies_again(
         pager = Book(client)
         pager.die(35)
 
-        def dies_again(moved: int) -> None:
+        def dies_again(moved: int, gone: int) -> None:
             pager.die(moved)
 
         run = move.Run(redis, "redispatch", NOWHERE, Chosen().wanted(0), dies_again, asyncio.Event())
@@ -321,7 +321,7 @@ async def test_what_somebody_else_took_is_told(valkey: Server, connected: Connec
         pager = Book(client)
         ids = pager.die(16)
 
-        def told(moved: int) -> None:
+        def told(moved: int, gone: int) -> None:
             if moved == 10:
                 client.hincrby(pager.at.ledger, "discarded", client.xdel(pager.at.dead, *ids))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from pathlib import Path
 from types import SimpleNamespace
@@ -10,12 +11,14 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from redis import exceptions as errors
 
 from common.http import Problem
-from common.settings import Console
+from common.settings import Console, Settings
 from common.snapshot import Ledger, Snapshot
 from common.units import Duration
-from ops.console import form, letter, search
+from ops import move
+from ops.console import form, jobs, letter, search
 from ops.console.board import board
 from ops.console.door import COOKIE, SESSIONS, TRIES, Door, check_form, too_open
 from ops.console.track import POINTS, STEP, WIDTH, Track, line
@@ -347,3 +350,34 @@ def test_contrasts(scheme: dict[str, str]) -> None:
     low = {pair: contrast(scheme[pair[0]], scheme[pair[1]]) for pair in TEXTS}
     assert {pair: ratio for pair, ratio in low.items() if ratio < 4.5} == {}
     assert min(contrast(scheme["field"], scheme[ground]) for ground in ("card", "ground")) >= 3
+
+
+def test_a_row_shows_what_of_an_alert_is_text() -> None:
+    stored = b'{"host":"h","name":7,"status":["x"],"severity":null,"summary":"s","more":{}}'
+    told = letter.row(Letter("pager", "1-0", {b"alert": stored})).alert
+    assert told == letter.Told(host="h", summary="s")
+    for wrong in (b"[]", b"7", b"{", b"", b"\xff"):
+        assert letter.row(Letter("pager", "1-0", {b"alert": wrong})).alert == letter.Told()
+
+
+async def test_a_job_that_redis_broke_off_counts_what_it_did(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What somebody else moved before that is not counted as done."""
+    rounds = iter([(3, 2), (4, 1)])
+
+    async def discard(run: move.Run, names: Any) -> list[move.Moved]:
+        done, gone = next(rounds)
+        run.told(done, gone)
+        if done == 3:
+            raise errors.ConnectionError("away")
+        return [move.Moved("pager", done, gone)]
+
+    monkeypatch.setattr(move, "discard", discard)
+    monkeypatch.setattr(jobs, "PAUSE", 0.01)
+    over = asyncio.Event()
+    redis: Any = None
+    all_jobs = jobs.Jobs(redis, lambda kind: None, lambda count: None if count else over.set())
+    job = all_jobs.start(jobs.Task("discard", ("pager",), "alice", search.Search()), Settings())
+    async with asyncio.timeout(20):
+        await over.wait()
+    assert (job.state, job.done) == ("done", 7)
+    assert job.remarks == ["3 were moved by somebody else meanwhile"]
