@@ -94,7 +94,9 @@ class Console(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     listen: Annotated[str, Meta(description="address:port")] = "127.0.0.1:8090"
     tokens: Annotated[list[Visitor], Meta(description="who may sign in; without any, everybody is in")] = []
     read_only: Annotated[bool, Meta(description="nobody changes anything here")] = False
-    allow_anonymous: Annotated[bool, Meta(description="listen beyond loopback without tokens")] = False
+    allow_anonymous: Annotated[
+        bool, Meta(description="listen beyond loopback without tokens, which wants `hosts`")
+    ] = False
     hosts: Annotated[
         list[str], Meta(description="names that browsers reach it by, such as `alerts.example`; any if none")
     ] = []

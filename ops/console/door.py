@@ -27,6 +27,7 @@ SESSIONS = 1000  # at once; the one that was used least recently gives way
 TRIES = 10  # wrong tokens in a minute from one address
 TRIES_OF_ALL = 60  # and from all of them
 MINUTE = 60.0
+SLOW = 1.0  # seconds that a sign-in waits after so many
 ADDRESSES = 1000  # whose tries are remembered
 _LOCAL = ("localhost", "127.0.0.1", "::1")
 
@@ -84,17 +85,19 @@ class Door:
         self._sessions.move_to_end(name)
         return Guest(one.name, one.read_only or self._console.read_only, session.csrf, name)
 
+    def pause(self, request: Request) -> float:
+        """Seconds that this sign-in has to wait, with the right token, too, so that waiting tells nothing."""
+        return SLOW if self._tries.many(request.remote or "") else 0.0
+
     def sign_in(self, request: Request, token: str) -> tuple[str, str]:
-        """The cookie's value, and who that is. Raises Problem (401, 429)."""
-        address = request.remote or ""
-        self._tries.check(address)
+        """The cookie's value, and who that is, whatever others have tried. Raises Problem (401, 429)."""
         digest = sha256(token.strip().encode("utf-8", "surrogatepass")).digest()
         found = None
         for known, one in self._known:  # all of them, so that the time tells nothing
             if compare_digest(known, digest):
                 found = one
         if found is None:
-            self._tries.failed(address)
+            self._tries.failed(request.remote or "")
             raise Problem(401, "this token is not known")
         value = secrets.token_urlsafe(32)
         ends = self._clock() + self._console.session
@@ -121,16 +124,6 @@ class Door:
         site = request.headers.get("Sec-Fetch-Site", "same-origin")
         if site not in ("same-origin", "none") or not (origin is None or _same(request, origin)):
             raise Problem(403, "this was sent by a page of another site, and nothing was done")
-
-
-def too_open(console: Console) -> str | None:
-    """Why this configuration must not be served, if it must not."""
-    if console.tokens or console.allow_anonymous or Address.parse(console.listen).loopback:
-        return None
-    return (
-        "console.listen: anybody who reaches this address may replay and discard: "
-        "listen on 127.0.0.1, give console.tokens, or set console.allow_anonymous if that is meant"
-    )
 
 
 def check_form(guest: Guest, csrf: str) -> None:
@@ -186,17 +179,18 @@ class _Tries:
         self._clock = clock
         self._of: OrderedDict[str, list[float]] = OrderedDict()
 
-    def check(self, address: str) -> None:
-        """Raises Problem (429)."""
+    def many(self, address: str) -> bool:
+        """Whether there were too many, from there or in all."""
         since = self._clock() - MINUTE
-        recent = [at for at in self._of.get(address, ()) if at > since]
+        recent = sum(at > since for at in self._of.get(address, ()))
         everybody = sum(at > since for tries in self._of.values() for at in tries)
-        if len(recent) >= TRIES or everybody >= TRIES_OF_ALL:
-            told = "too many wrong tokens: wait a minute"
-            raise Problem(429, told, headers={"Retry-After": str(int(MINUTE))})
+        return recent >= TRIES or everybody >= TRIES_OF_ALL
 
     def failed(self, address: str) -> None:
-        """One more."""
+        """One more. Raises Problem (429) instead when there were too many."""
+        if self.many(address):
+            told = "too many wrong tokens: wait a minute"
+            raise Problem(429, told, headers={"Retry-After": str(int(MINUTE))})
         tries = self._of.setdefault(address, [])
         tries.append(self._clock())
         del tries[:-TRIES]

@@ -22,8 +22,9 @@ from common.units import Duration
 from common.wire import Wire
 from ops.console import render
 from ops.console.desk import Desk
-from ops.console.door import Door, too_open
+from ops.console.door import Door
 from ops.console.jobs import Jobs
+from ops.console.listen import too_open
 from ops.console.live import Live
 from ops.console.metrics import Metrics
 from ops.console.site import PATHS, routes
@@ -104,7 +105,7 @@ class Service:
         """Go on with other settings. Raises Refused."""
         fault = too_open(settings.console)
         if fault is not None:
-            raise Refused(fault)
+            raise Refused(f"console.{fault[0]}: {fault[1]}")
         self.desk.settings = settings
         self.desk.door.configure(settings.console)
         self.desk.watch.configure(settings)
@@ -114,7 +115,7 @@ async def run(settings: Settings, stop: asyncio.Event, configuration: Configurat
     """Serve until `stop` is set. Raises Unstartable and CannotListen."""
     fault = too_open(settings.console)
     if fault is not None:
-        raise Unstartable(fault)
+        raise Unstartable(f"console.{fault[0]}: {fault[1]}")
     service = Service(settings, stop)
     server = await serve(service.site, settings.console.listen, setting="console.listen")
     log.info("listening", address=server.address)

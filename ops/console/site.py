@@ -6,6 +6,7 @@ may. Takes a Desk; returns routes for `common.http.Site`. Raises Problem.
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TypeAlias, TypeVar
@@ -118,6 +119,7 @@ def _sign_in(desk: Desk) -> Handler:
         after = _next(one(fields, "next"))
         if desk.door.open:
             return protected(_see(after))
+        await asyncio.sleep(desk.door.pause(request))
         try:
             value, name = desk.door.sign_in(request, one(fields, "token"))
         except Problem as problem:
