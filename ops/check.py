@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping
+from itertools import combinations
 from pathlib import Path as FilePath
 from typing import TextIO, TypeAlias
 
@@ -16,17 +17,19 @@ from msgspec import Struct, structs
 from common.config import ConfigError, load_with_places
 from common.faults import Fault, Path
 from common.policy import retry_policy
-from common.settings import Destination, Match, Route, Settings
+from common.settings import Console, Destination, Match, Route, Settings
 from common.stored import scheme
 from common.units import Address, Duration, Rate
 from dispatcher.destinations import kinds
-from ingest.senders import too_open
+from ingest import senders
 from ingest.tls import TlsFault, context
 from ops import scale
+from ops.console import listen
 from ops.scale import Need, readable
 
 Warned: TypeAlias = Iterator[tuple[Path, str]]
 
+_EVERYWHERE = {"", "0.0.0.0", "::"}  # noqa: S104 - compared with, not listened on
 _ALERT = 1024  # bytes of one as it is stored: what it is assumed to be
 
 
@@ -92,7 +95,8 @@ def examine(
         return Findings(
             faults=[Fault(place(("routes",)), message)], summary="1 fault, alerts would be refused"
         )
-    doubts = [Fault(place(where), message) for where, message in warnings(settings)]
+    found = [*warnings(settings), *_console(settings, place(("console", "listen")))]
+    doubts = [Fault(place(where), message) for where, message in found]
     needed = None if rate is None else scale.need(settings, rate)
     return Findings(
         warnings=doubts,
@@ -117,7 +121,7 @@ def warnings(settings: Settings) -> Warned:
 
 def _ingest(settings: Settings) -> Warned:
     """Why ingest would not start, and only ingest."""
-    why = too_open(settings)
+    why = senders.too_open(settings)
     if why is not None:
         yield ("ingest", "listen"), why
     try:
@@ -144,9 +148,26 @@ def memory(settings: Settings, maxmemory: int | None) -> str:
 
 
 def _listening(settings: Settings) -> Warned:
-    listen = settings.dispatcher.listen
-    if listen == settings.ingest.listen and Address.parse(listen).port:
-        yield ("dispatcher", "listen"), f"ingest listens on {listen}, too: not both on one machine"
+    listens = {name: getattr(settings, name).listen for name in ("ingest", "dispatcher", "console")}
+    for (other, there), (name, here) in combinations(listens.items(), 2):
+        if _same(Address.parse(there), Address.parse(here)):
+            yield (name, "listen"), f"{other} listens on {there}, too: not both on one machine"
+
+
+def _same(one: Address, other: Address) -> bool:
+    """Whether a second process would find it taken."""
+    hosts = {one.host, other.host}
+    return one.port == other.port != 0 and (len(hosts) == 1 or bool(hosts & _EVERYWHERE))
+
+
+def _console(settings: Settings, place: str) -> Warned:
+    """Whether the console would start. Many run none, so nothing is said of one of which only a variable of
+    the environment says where it listens, as the image does for every process."""
+    console = settings.console
+    fault = listen.too_open(console)
+    bare = structs.replace(console, listen=Console().listen) == Console()
+    if fault is not None and not (bare and place.startswith("REDISPATCH_CONSOLE_")):
+        yield ("console", fault[0]), f"the console would not start: {fault[1]}"
 
 
 def _objects(settings: Settings) -> Warned:

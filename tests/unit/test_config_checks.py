@@ -373,6 +373,22 @@ def webhook(more: str) -> str:
             f"dispatcher: {{listen: '127.0.0.1:8080'}}\n{QUIET}",
             "r.yaml:1 dispatcher.listen: ingest listens on 127.0.0.1:8080, too",
         ),
+        (
+            f"console: {{listen: '127.0.0.1:8080'}}\n{QUIET}",
+            "r.yaml:1 console.listen: ingest listens on 127.0.0.1:8080, too",
+        ),
+        (
+            f"dispatcher: {{listen: ':8090'}}\n{QUIET}",
+            "r.yaml console.listen: dispatcher listens on :8090, too",
+        ),
+        (
+            f"console: {{listen: ':8090'}}\n{QUIET}",
+            "r.yaml:1 console.listen: the console would not start: anybody who reaches this address",
+        ),
+        (
+            f"console: {{listen: ':8090', allow_anonymous: true}}\n{QUIET}",
+            "r.yaml:1 console.hosts: the console would not start: without tokens",
+        ),
     ],
 )
 def test_check_warns(config: Path, text: str, warning: str) -> None:
@@ -382,6 +398,18 @@ def test_check_warns(config: Path, text: str, warning: str) -> None:
     assert len(warned) == 1, warned
     assert warned[0].startswith(f"warning: {warning}")
     assert lines[-1].endswith(", 1 warning")
+
+
+def test_check_of_a_console_beside_which_the_image_says_where_it_listens(
+    config: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The image does so for every process, whether there is a console or not."""
+    monkeypatch.setenv("REDISPATCH_CONSOLE_LISTEN", "0.0.0.0:8090")
+    assert run(config, QUIET)[1][-1].endswith(", 0 warnings")
+    tokens = f"console: {{tokens: [{{name: a, sha256: '{HASH}'}}]}}\n"
+    assert run(config, tokens + QUIET)[1][-1].endswith(", 0 warnings")
+    told = run(config, f"console: {{allow_anonymous: true}}\n{QUIET}")[1]
+    assert told[0].startswith("warning: r.yaml:1 console.hosts: the console would not start: ")
 
 
 @pytest.mark.parametrize(
