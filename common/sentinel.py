@@ -97,8 +97,12 @@ class Primary:
     async def _ask(self, sentinel: Address) -> tuple[int, Address]:
         """The epoch of its configuration, and the primary in it."""
         flat = await ask(self._sentinel(sentinel), "SENTINEL", "MASTER", self._service)
-        told = dict(zip(flat[::2], flat[1::2], strict=True))
-        return int(told[b"config-epoch"]), Address(told[b"ip"].decode(), int(told[b"port"]))
+        try:
+            told = dict(zip(flat[::2], flat[1::2], strict=True))
+            return int(told[b"config-epoch"]), Address(told[b"ip"].decode(), int(told[b"port"]))
+        except (TypeError, ValueError, LookupError, AttributeError) as fault:
+            where = f"{sentinel.host}:{sentinel.port}"
+            raise errors.ResponseError(f"what {where} answers is no sentinel's answer") from fault
 
     def _nobody(self, faults: Sequence[errors.RedisError]) -> Unknown:
         said = [
@@ -153,11 +157,14 @@ class _Found(QuickConnection):
         except BaseException:  # whatever it was
             await self.disconnect(nowait=True)
             raise
-        if isinstance(role, Exception) or role[0] != b"master":
+        if isinstance(role, Exception):
             await self.disconnect(nowait=True)
-            if isinstance(role, Exception):
-                raise role
-            raise errors.ConnectionError(f"{self.host}:{self.port} is a {role[0].decode()}, no primary")
+            raise role
+        told = role[0] if isinstance(role, list) and role else role
+        if told != b"master":
+            await self.disconnect(nowait=True)
+            named = told.decode("utf-8", "replace") if isinstance(told, bytes) else "stranger"
+            raise errors.ConnectionError(f"{self.host}:{self.port} is a {named}, no primary")
 
 
 class FoundTcp(_Found, Tcp):

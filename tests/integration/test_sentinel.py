@@ -124,6 +124,43 @@ async def test_a_server_that_is_no_sentinel(valkey: Server) -> None:
     await redis.aclose()
 
 
+FOREIGN = [
+    b":7\r\n",
+    b"$-1\r\n",
+    b"+OK\r\n",
+    b"*1\r\n$2\r\nip\r\n",
+    b"*2\r\n$2\r\nip\r\n$1\r\nx\r\n",
+    b"*2\r\n*0\r\n*0\r\n",
+    b"*6\r\n$2\r\nip\r\n$1\r\n\xff\r\n$4\r\nport\r\n$1\r\n1\r\n$12\r\nconfig-epoch\r\n$1\r\n1\r\n",
+    b"*6\r\n$2\r\nip\r\n:1\r\n$4\r\nport\r\n$1\r\n1\r\n$12\r\nconfig-epoch\r\n$1\r\n1\r\n",
+    b"*6\r\n$2\r\nip\r\n$1\r\na\r\n$4\r\nport\r\n$1\r\nx\r\n$12\r\nconfig-epoch\r\n$1\r\n1\r\n",
+    b"what is this?\r\n",
+]
+
+
+@pytest.mark.parametrize("raw", FOREIGN)
+async def test_an_answer_that_is_no_sentinel_s(
+    valkey: Server, sentinels: Sentinels, connected: Callable[[str], Redis], raw: bytes
+) -> None:
+    told = await sentinels(valkey, valkey, valkey)
+    told[0].raw = raw
+    assert await port_of(connected(url(told))) == valkey.port
+    for each in told:
+        each.raw = raw
+    with pytest.raises(sentinel.Unknown):
+        await connected(url(told)).execute_command("PING")
+
+
+@pytest.mark.parametrize("raw", [b":7\r\n", b"*0\r\n", b"*1\r\n:1\r\n", b"*1\r\n$1\r\n\xff\r\n", b"$-1\r\n"])
+async def test_a_primary_that_is_no_server_of_ours(
+    valkey: Server, sentinels: Sentinels, connected: Callable[[str], Redis], raw: bytes
+) -> None:
+    told, stranger = await sentinels(valkey, valkey)
+    stranger.raw, told.primary = raw * 9, stranger.at  # the handshake asks more in one write
+    with pytest.raises(errors.ConnectionError, match=f"{stranger.at.port} is a .*, no primary"):
+        await connected(url([told])).execute_command("PING")
+
+
 @pytest.mark.parametrize("hot", [True, False])
 async def test_a_primary_that_was_demoted_is_left(
     valkey: Server,

@@ -1,6 +1,7 @@
 """A sentinel that says what a test wants it to, on a free loopback port.
 
-`await Says().start()`; `primary` and `epoch` are what it answers, and may change at any time.
+`await Says().start()`; `primary` and `epoch` are what it answers, or `raw` if that is set; they may change at
+any time.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ class Says:
     def __init__(self, primary: Address | None = None, epoch: int = 1) -> None:
         self.primary = primary  # None: it knows nobody of that name
         self.epoch = epoch
+        self.raw = b""
         self.silent = False
         self.asked = 0
         self.at = Address("127.0.0.1", 0)
@@ -48,6 +50,8 @@ class Says:
         writer.close()
 
     def _told(self) -> bytes:
+        if self.raw:
+            return self.raw
         if self.primary is None:
             return b"-ERR No such master with that name\r\n"
         words = ["ip", self.primary.host, "port", str(self.primary.port), "config-epoch", str(self.epoch)]
