@@ -104,11 +104,6 @@ class _Part(Struct):
         self.replies = replies[1:end:2] if self.asking else replies[:end]
         self.last = replies[end:]
 
-    @property
-    def faulty(self) -> bool:
-        """Whether any of the replies is an error."""
-        return any(isinstance(reply, Exception) for reply in self.replies)
-
     async def _broke(self, fault: errors.RedisError) -> None:
         self.fault = fault
         await self.line.hang_up()
@@ -174,28 +169,55 @@ class Wire:
             await cluster.look()
         if self._seen != cluster.changes:
             await self._tidy(cluster)
+        nodes = [cluster.at(key_of(command)) for command in commands]
+        if nodes and nodes.count(nodes[0]) == len(nodes):
+            told = await self._alone(cluster, nodes[0], commands, after)
+            if not any(isinstance(reply, Exception) for reply in told):
+                return told  # the usual case of a lane
+            places = list(range(len(commands)))
+            alone = _Part(nodes[0], False, self._to(nodes[0]), places)
+            alone.replies, alone.last = told[: len(commands)], told[len(commands) :]
+            parts = [alone]
+        else:
+            parts = self._parts((node, False, place) for place, node in enumerate(nodes))
+            await _exchange(cluster, parts, commands, after)
         replies: list[Any] = [None] * len(commands)
         last: list[Any] = []
-        due = [(cluster.at(key_of(command)), False, place) for place, command in enumerate(commands)]
-        for turn in range(1 + REDIRECTS):
-            parts = self._parts(due)
-            await _exchange(cluster, parts, commands, after)
-            if turn == 0 and len(parts) == 1 and not parts[0].faulty:
-                return parts[0].replies + parts[0].last  # the usual case of a lane
+        for _ in range(REDIRECTS):
             due = _told(cluster, parts, replies, last)
             if not due:
-                break
+                return replies + last
+            parts = self._parts(due)
+            await _exchange(cluster, parts, commands, after)
+        _told(cluster, parts, replies, last)
         return replies + last
+
+    async def _alone(
+        self, cluster: Cluster, node: Node, commands: Sequence[Command], after: Command | None
+    ) -> list[Any]:
+        """All of it at one node, without the bookkeeping that several need."""
+        line = self._to(node)
+        try:
+            due = await line.send(commands if after is None else (*commands, after))
+            return await line.receive(due)
+        except BaseException as fault:
+            await line.hang_up()
+            if isinstance(fault, errors.RedisError):
+                cluster.heard(fault, node)
+            raise
+
+    def _to(self, node: Node) -> _Line:
+        line = self._lines.get(node)
+        if line is None:
+            line = self._lines[node] = _Line(node.pool)
+        return line
 
     def _parts(self, due: Iterable[tuple[Node, bool, int]]) -> list[_Part]:
         parts: dict[tuple[Node, bool], _Part] = {}
         for node, asking, place in due:
             part = parts.get((node, asking))
             if part is None:
-                line = self._lines.get(node)
-                if line is None:
-                    line = self._lines[node] = _Line(node.pool)
-                part = parts[node, asking] = _Part(node, asking, line)
+                part = parts[node, asking] = _Part(node, asking, self._to(node))
             part.places.append(place)
         return list(parts.values())
 
