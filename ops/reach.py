@@ -92,7 +92,8 @@ async def listed(
     try:
         return await names(redis, settings), None
     except RedisError as fault:
-        known = dict(before) | {destination.name: False for destination in settings.destinations}
+        there = {destination.name: False for destination in settings.destinations}
+        known = there | {name: True for name in before if name not in there}
         if not known or not isinstance(redis, Cluster):
             raise
         return known, fault
