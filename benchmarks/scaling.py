@@ -107,7 +107,7 @@ async def _cost(
 async def _kept(
     stack: Stack, redis: Redis, server: Server, progress: Progress, path: Path, alerts: int
 ) -> Kept:
-    await redis.flushall()
+    await redis.execute_command("FLUSHALL", "SYNC")  # in the background it would go on while memory is read
     empty = await _memory(redis)
     await fill(redis, server, progress, alerts)
     full = await _memory(redis)

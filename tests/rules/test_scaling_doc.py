@@ -31,7 +31,8 @@ def test_figures(what: str, figure: str) -> None:
 
 def test_rates() -> None:
     page = Settings(destinations=[Destination(name="pager", type="webhook", retry=Retry(preset="page"))])
-    rows = re.findall(r"^\| ([\d,]+) \| (.+) \|$", PAGE, re.MULTILINE)
+    follows = PAGE.partition("## What follows")[2]
+    rows = re.findall(r"^\| ([\d,]+) \| (.+) \|$", follows, re.MULTILINE)
     assert [rate for rate, _ in rows] == ["1,000", "10,000", "100,000"]
     for rate, told in rows:
         needed = scale.need(page, Rate(rate.replace(",", "")))

@@ -269,7 +269,7 @@ def test_check_of_a_good_file(config: Path) -> None:
     assert run(config, QUIET) == (
         0,
         [
-            "memory: one alert per second to every destination takes about 124MiB to remember; "
+            "memory: one alert per second to every destination takes about 90MiB to remember; "
             "full queues of alerts of 1KiB take 123MiB more",
             "r.yaml is valid: 1 destination, 1 route, 0 rules, 0 warnings",
         ],
