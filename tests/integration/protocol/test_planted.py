@@ -159,7 +159,7 @@ AT_THE_GATE: dict[str, tuple[ModuleType, list[Change]]] = {
     "spared and spent": (SETTLE, [("s.attempts - 1)", "s.attempts + 0)")]),
     "a probe beside another": (
         TAKE,
-        [("if known[3] and tonumber(known[4] or 0) > now then return LOOK_PROBE end", "")],
+        [("if known[3] and (tonumber(known[4] or nil) or 0) > now then return LOOK_PROBE end", "")],
     ),
     "all that there is for a probe": (TAKE, [("local n = probe == 1 and 1 or most", "local n = most")]),
 }
