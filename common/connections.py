@@ -1,7 +1,8 @@
 """How many connections a server has at once: fewer than there are file descriptors, and idle ones give way.
 
-`Protocols` is aiohttp's low-level server that keeps count. Where one connection too many comes, the one that
-has been idle for longest is closed, so that nobody keeps others out by doing nothing.
+`Protocols` is aiohttp's low-level server that keeps count; `unreadable` answers what is no HTTP. Where one
+connection too many comes, the one that has been idle for longest is closed, so that nobody keeps others out
+by doing nothing.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Any
 from aiohttp import web
 
 from common.log import Log
+from common.unreadable import Refuse, Refusing
 
 WANTED = 65_536  # descriptors; each process that is started looks at all there may be
 RESERVE = 64  # descriptors for the way to Redis, files and what a library may want
@@ -40,14 +42,24 @@ class Protocols(web.Server):
     """Connections that `handle` answers, at most `most` of them."""
 
     def __init__(
-        self, handle: Callable[[web.BaseRequest], Awaitable[web.StreamResponse]], most: int, **options: Any
+        self,
+        handle: Callable[[web.BaseRequest], Awaitable[web.StreamResponse]],
+        unreadable: Refuse,
+        most: int,
+        **options: Any,
     ) -> None:
-        super().__init__(self._answer, **options)
+        super().__init__(self._answer)
         self._handle = handle
+        self._unreadable = unreadable
+        self._options = options
         self._most = most
         self._count = 0
         self._idle: dict[web.RequestHandler, None] = {}  # the longest idle first
         self._told = float("-inf")
+
+    def __call__(self) -> Refusing:
+        """The protocol of a connection that is about to be made."""
+        return Refusing(self, self._unreadable, loop=asyncio.get_running_loop(), **self._options)
 
     def connection_made(self, handler: web.RequestHandler, transport: asyncio.Transport) -> None:
         """One more, and perhaps another one less."""

@@ -26,7 +26,7 @@ from prometheus_client.exposition import choose_encoder
 
 from common.connections import Protocols, room
 from common.log import Log, encodable
-from common.storm import ERROR, storms
+from common.storm import ERROR, WARNING, storms
 from common.units import Address
 
 Request: TypeAlias = web.BaseRequest
@@ -238,6 +238,13 @@ class Site:
             response.force_close()
         return path if methods else OTHER, response, problem
 
+    def unreadable(self, request: Request, status: int, why: str) -> web.StreamResponse:
+        """What came was no request; of `request` only who sent it is true."""
+        if storms.kind("unreadable", WARNING).admits():
+            log.warning("unreadable", peer=request.remote, error=why)
+        self._observe(OTHER, status, 0.0)
+        return self._present(request, Problem(status, f"can't be read as HTTP: {why}"))
+
     def _failed(self, route: str, bug: Exception) -> None:
         if storms.kind("request_failed", ERROR, route=route).admits():
             log.error("request_failed", fault=bug, route=route)
@@ -310,6 +317,7 @@ async def serve(
         raise CannotListen(f"{setting}: {fault}") from fault
     protocols = Protocols(
         site,
+        site.unreadable,
         room(),
         access_log=None,
         logger=_quiet(),

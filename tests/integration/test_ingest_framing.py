@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+import json
 import logging
 import sys
 import zlib
@@ -78,8 +79,11 @@ async def test_wrong_framing_is_400_stores_nothing_and_ends_the_connection(
     told = await wire.rest()
     assert told.startswith((b"HTTP/1.1 400", b"HTTP/1.0 400"))
     assert told.count(b"\r\nDate: ") == 1
+    assert told.count(b"\r\nContent-Type: application/problem+json\r\n") == 1
+    assert json.loads(told.partition(b"\r\n\r\n")[2])["detail"].startswith("can't be read as HTTP: ")
     assert site.memory.events == []
-    assert [record for record in caplog.records if record.levelno >= logging.WARNING] == []
+    told_of = [record for record in caplog.records if record.levelno >= logging.WARNING]
+    assert {record.message for record in told_of} <= {"unreadable"}
 
 
 @pytest.mark.parametrize(
