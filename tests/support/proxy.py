@@ -88,12 +88,12 @@ class Proxy:
         """Pass `count` more bytes of replies, on whatever connection, and break that connection then."""
         self._budget = count
 
-    async def wait_lost(self, count: int = 1, deadline: float = 10.0) -> None:
+    async def wait_lost(self, count: int = 1, deadline: float = 45.0) -> None:
         """Until so many replies were lost. Raises TimeoutError after `deadline` seconds."""
         async with asyncio.timeout(deadline), self._changed:
             await self._changed.wait_for(lambda: self.lost >= count)
 
-    async def wait_connections(self, count: int, deadline: float = 10.0) -> None:
+    async def wait_connections(self, count: int, deadline: float = 45.0) -> None:
         """Until so many connections were made since the start. Raises TimeoutError."""
         async with asyncio.timeout(deadline), self._changed:
             await self._changed.wait_for(lambda: self.connections >= count)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Mapping
@@ -20,7 +21,7 @@ from multidict import CIMultiDict
 
 from ops import signature
 
-DEADLINE = 30.0
+DEADLINE = 45.0
 
 
 @dataclass(frozen=True)
@@ -68,6 +69,7 @@ class Receiver:
         self._changed = asyncio.Condition()
         self._held: set[asyncio.Task[bool]] = set()
         self._runner: web.ServerRunner | None = None
+        self._place: socket.socket | None = None  # keeps the port while nobody listens there
 
     @property
     def url(self) -> str:
@@ -80,15 +82,30 @@ class Receiver:
         await self._runner.setup()
         await web.TCPSite(self._runner, "127.0.0.1", self.port).start()
         self.port = self._runner.addresses[0][1]
+        self._leave()
         return self
 
     async def stop(self) -> None:
-        """Listen no more; connections refused from here on, and answers held back never given."""
+        """Listen no more; connections refused from here on, and answers held back never given.
+
+        Nobody else gets the port, who would hear what is meant for this one.
+        """
+        await self._hang_up()
+        self._place = socket.socket()
+        self._place.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self._place.bind(("127.0.0.1", self.port))
+
+    async def _hang_up(self) -> None:
         for held in self._held:
             held.cancel()
         if self._runner is not None:
             await self._runner.cleanup()
             self._runner = None
+
+    def _leave(self) -> None:
+        if self._place is not None:
+            self._place.close()
+            self._place = None
 
     async def __aenter__(self) -> Self:
         return await self.start()
@@ -96,7 +113,8 @@ class Receiver:
     async def __aexit__(
         self, kind: type[BaseException] | None, fault: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await self.stop()
+        await self._hang_up()
+        self._leave()
 
     async def wait_for(self, count: int, deadline: float = DEADLINE) -> list[Request]:
         """Until so many requests have come since the start; those. AssertionError says how many did."""
