@@ -21,7 +21,7 @@ import yaml
 from common import connect, keys, settings
 from common.snapshot import Ledger, Snapshot, snapshot
 from common.units import Duration
-from tests.support.fleet import DEADLINE, LOOK, NAMESPACE, Fleet, Fleets, Running, eventually
+from tests.support.fleet import DEADLINE, LOOK, NAMESPACE, PATIENCE, Fleet, Fleets, Running, eventually
 from tests.support.receiver import Answer, Receiver
 from tests.support.servers import Server
 
@@ -36,12 +36,13 @@ class Rollout:
         self.acknowledged: set[tuple[str, str]] = set()
         self.destination: Content = {}  # further settings of each
         self.dispatcher_section: Content = {}
+        self.patience = PATIENCE  # for Redis
 
     def content(self, *names: str, **more: Any) -> Content:
         """A configuration that sends everything to these; `more` replaces sections."""
         retry = {"preset": "page", "base": "50ms", "cap": "1s"}
         return {
-            "redis": {"url": self.fleet.url, "namespace": NAMESPACE},
+            "redis": {"url": self.fleet.url, "namespace": NAMESPACE, "timeout": self.patience},
             "ingest": {"listen": "127.0.0.1:0"},
             "dispatcher": {"listen": "127.0.0.1:0", "visibility_timeout": "1s", **self.dispatcher_section},
             "destinations": [
@@ -76,17 +77,27 @@ class Rollout:
         new.write_text(text)
         new.rename(self.fleet.processes.directory / file)
 
-    async def change(self, service: Running, file: str, content: Content | str, event: str) -> dict[str, Any]:
-        """Replace it, and wait until the service has said what it makes of it."""
+    async def change(
+        self, service: Running, file: str, content: Content, event: str, nothing: bool = True
+    ) -> dict[str, Any]:
+        """Replace it, and wait until the service has said what it makes of it.
+
+        Not `nothing`: a line that says that nothing has changed is of the look before, or after, that the
+        service takes unasked.
+        """
         before = len(service.lines(event))
         self.put(file, content)
         service.process.signal(signal.SIGHUP)
-        await eventually(lambda: len(service.lines(event)) > before, f"another {event}")
-        return service.lines(event)[-1]
+
+        def told() -> list[dict[str, Any]]:
+            return [line for line in service.lines(event)[before:] if nothing or line["changes"] != "nothing"]
+
+        await eventually(told, f"another {event}")
+        return told()[0]
 
     async def reload(self, service: Running, file: str, content: Content) -> str:
         """What the service says has changed."""
-        return str((await self.change(service, file, content, "config_reloaded"))["changes"])
+        return str((await self.change(service, file, content, "config_reloaded", nothing=False))["changes"])
 
     async def posted(self, ingest: Running) -> Content | None:
         """The answer to one alert if it was acknowledged; else it is refused with 503."""
@@ -304,7 +315,8 @@ async def test_a_broken_file_is_refused(rollout: Rollout) -> None:
     await rollout.post(ingest)
     await rollout.all_is_where_it_belongs("one")
     for service, file in services:
-        assert await rollout.reload(service, file, good) == "nothing"
+        line = await rollout.change(service, file, good, "config_reloaded")
+        assert line["changes"] == "nothing"
         assert await service.metric("redispatch_config_reload_failed") == 0
         assert len(service.lines("config_refused")) == 1
 
@@ -337,7 +349,7 @@ async def test_what_is_in_flight_ends_with_the_lane_that_began_it(
     release = asyncio.Event()
     receiver.answers.append(Answer(until=release))
     rollout.destination = {"timeout": "60s"}
-    rollout.dispatcher_section = {"visibility_timeout": "2s"}
+    rollout.dispatcher_section = {"visibility_timeout": "5s"}  # nobody stands still for so long unasked
     old = rollout.content("one")
     ingest = await rollout.ingest("ingest.yaml", old)
     dispatcher = await rollout.dispatcher("dispatcher.yaml", old)
@@ -384,6 +396,7 @@ async def test_sigterm_in_the_middle_of_a_reload(rollout: Rollout, receiver: Rec
     """The old lane still drains, the new one has not begun."""
     release = asyncio.Event()
     receiver.answers.append(Answer(until=release))
+    rollout.destination = {"timeout": "60s"}
     old = rollout.content("one")
     ingest = await rollout.ingest("ingest.yaml", old)
     dispatcher = await rollout.dispatcher("dispatcher.yaml", old)
@@ -424,7 +437,8 @@ async def test_changes_one_after_the_other_lose_and_leak_nothing(rollout: Rollou
         return len(str(rollout.fleet.server.cli("CLIENT", "LIST")).splitlines())
 
     async with rollout.load(ingest):
-        await rollout.arrives("one")
+        for name in ("one", "two"):  # so that each lane has made its connections
+            await rollout.arrives(name)
         before = clients()
         for n in range(10):
             names = ("one", "two") if n % 3 else ("two",)
@@ -439,6 +453,7 @@ async def test_changes_one_after_the_other_lose_and_leak_nothing(rollout: Rollou
 
 async def test_a_reload_while_redis_stands_still(fleets: Fleets, new_server: Callable[..., Server]) -> None:
     rollout = Rollout(await fleets(new_server()))
+    rollout.patience = "800ms"
     rollout.dispatcher_section = {"drain_timeout": "500ms"}
     content = rollout.content("one")
     ingest = await rollout.ingest("ingest.yaml", content)

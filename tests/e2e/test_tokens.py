@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,10 +14,12 @@ import pytest
 
 from common import keys
 from common.scripts import Script
+from tests.support.fleet import PATIENCE
 from tests.support.processes import Processes, wait_ready
 from tests.support.proxy import Proxy
 from tests.support.servers import Server, free_port
 
+NOW = int(time.time())  # a repeat without a time of its own may fall into another window
 PROMETHEUS = [{"labels": {"alertname": "x", "host": "h"}, "startsAt": "2026-03-02T08:00:00Z"}]
 
 
@@ -28,7 +31,7 @@ def config(
     processes: Processes, redis: str, listen: str, *tokens: dict[str, Any], name: str = "redispatch.yaml"
 ) -> Path:
     content = {
-        "redis": {"url": redis},
+        "redis": {"url": redis, "timeout": PATIENCE},
         "ingest": {"listen": listen},
         "tokens": list(tokens),
         "destinations": [{"name": "sink", "type": "discard"}],
@@ -39,7 +42,7 @@ def config(
 async def post(url: str, sender: str, path: str = "/v1/alerts", body: Any = None) -> tuple[int, str | None]:
     """Status and Retry-After."""
     headers = {"Authorization": f"Bearer {sender}"}
-    told = body or {"host": "h", "name": "x"}
+    told = body or {"host": "h", "name": "x", "timestamp": NOW}
     async with (
         aiohttp.ClientSession(url) as session,
         session.post(path, json=told, headers=headers) as answer,
@@ -104,7 +107,7 @@ async def test_a_batch_whose_reply_is_lost_is_503_and_stored_once_when_it_comes_
     ingest = await processes.ingest(config(processes, proxy.url, listen, token("quick", rate="1000/s")))
     await wait_ready(f"{url}/readyz", ingest)
     assert (await post(url, "quick"))[0] == 201  # from now on the server knows every script
-    batch = [{"host": f"h{number}", "name": "x"} for number in range(100)]
+    batch = [{"host": f"h{number}", "name": "x", "timestamp": NOW} for number in range(100)]
     proxy.lose_reply(Script(package, step).digest.encode())
     status, after = await post(url, "quick", body=batch)
     assert (status, after is not None) == (503, True)
