@@ -12,7 +12,7 @@ from tests.support.fleet import NAME, NAMESPACE, Fleets, Running, eventually
 from tests.support.receiver import Answer, Receiver
 from tests.support.servers import Server
 
-PATIENT = {"retry": {"preset": "webhook", "base": "200ms", "cap": "200ms", "attempts": 5}}
+PATIENT = {"timeout": "60s", "retry": {"preset": "webhook", "base": "200ms", "cap": "200ms", "attempts": 5}}
 
 
 async def ask(ingest: Running, key: str) -> tuple[int, Any]:

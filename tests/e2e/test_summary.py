@@ -14,7 +14,7 @@ from common import connect, keys, settings
 from common.scripts import Script
 from common.snapshot import Snapshot, snapshot
 from common.units import Duration
-from tests.support.fleet import NAME, NAMESPACE, Fleet, Fleets, Running, eventually
+from tests.support.fleet import NAME, NAMESPACE, PATIENCE, Fleet, Fleets, Running, eventually
 from tests.support.model import SAID, Model, refuses, says
 from tests.support.proxy import Proxy
 from tests.support.receiver import Answer, Receiver
@@ -30,6 +30,7 @@ class Chain(Fleet):
     """Everything goes to a model, and what it makes of it to the receiver."""
 
     model: Model = field(default_factory=Model)
+    visibility: str = "1s"
 
     def config(self) -> Path:
         """Two destinations, one after the other; quick retries."""
@@ -39,9 +40,13 @@ class Chain(Fleet):
         hook = {"name": NAME, "type": "webhook", "url": self.receiver.url, "allow_private": True}
         return self.processes.config(
             {
-                "redis": {"url": self.url, "namespace": NAMESPACE},
+                "redis": {"url": self.url, "namespace": NAMESPACE, "timeout": PATIENCE},
                 "ingest": {"listen": "127.0.0.1:0"},
-                "dispatcher": {"listen": "127.0.0.1:0", "visibility_timeout": "1s", "max_deliveries": 3},
+                "dispatcher": {
+                    "listen": "127.0.0.1:0",
+                    "visibility_timeout": self.visibility,
+                    "max_deliveries": 3,
+                },
                 "destinations": [first, hook | {"retry": {"preset": "page", **quick}}],
                 "routes": [{"to": [FIRST]}],
             }
@@ -190,12 +195,13 @@ async def test_a_call_of_several_visibility_timeouts_stays_where_it_is(
     gate = asyncio.Event()
     model.answers.append(says(until=gate))
     fleet = await chain(valkey)
+    fleet.visibility = "4s"  # nobody stands still for so long unasked
     ingest, _, _ = await asyncio.gather(fleet.ingest(), fleet.dispatcher(), fleet.dispatcher())
     [key] = await fleet.begin(ingest)
     await model.wait_for(1)
     before = fleet.calls("xclaim")
 
-    await eventually(lambda: fleet.calls("xclaim") >= before + 10, "10 refreshments, 3 in a timeout")
+    await eventually(lambda: fleet.calls("xclaim") >= before + 7, "7 refreshments, 3 in a timeout")
     [(_, _, _, deliveries)] = valkey.cli("XPENDING", AT.stream, keys.GROUP, "-", "+", 10)
     assert deliveries == 1
     gate.set()
@@ -217,6 +223,7 @@ async def test_a_model_that_never_answers_well(
     [told] = fleet.arrived()
     assert told == {"ai_summary": "FIRING: disk on host-1", "ai_summary_by": "plain"}
     assert len(model.requests) == len(bad)
+    await dispatcher.process.wait_line('"event":"ended_instead"')
     [line] = dispatcher.lines("ended_instead")
     assert (line["destination"], line["reason"]) == (FIRST, "attempts")
 
@@ -243,6 +250,7 @@ async def test_a_wrong_key_keeps_nobody_waiting(
     posted = await fleet.begin(ingest, 10)
     await receiver.wait_ids(set(posted))
     await fleet.ended(10)
+    await eventually(lambda: len(dispatcher.lines("ended_instead")) == 10, "a line of each")
     assert {line["reason"] for line in dispatcher.lines("ended_instead")} == {"rejected"}
 
 
@@ -260,6 +268,7 @@ async def test_a_pill_that_kills_dispatchers_is_passed_on_plainly(
     last = await fleet.dispatcher()
     await receiver.wait_ids({key})
     await fleet.ended(1)
+    await last.process.wait_line('"event":"ended_instead"')
     [line] = last.lines("ended_instead")
     assert line["reason"] == "max_deliveries"
     assert fleet.arrived()[0]["ai_summary_by"] == "plain"

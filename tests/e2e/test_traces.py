@@ -39,6 +39,7 @@ async def test_each_attempt_is_of_the_sender_s_trace(
     assert {context[:36] for context in sent(receiver)} == {f"00-{TRACE}-"}
     assert len({*sent(receiver), PARENT}) == 3
     assert [request.headers["tracestate"] for request in requests] == ["a=1,b=2"] * 2
+    await eventually(lambda: len(dispatcher.lines("attempt")) == 2, "two lines")
     assert [line["trace"] for line in dispatcher.lines("attempt")] == [TRACE] * 2
     assert await post(ingest, {**ALERT, "host": "web-2"}) == 201
     last = (await receiver.wait_for(3))[2]
@@ -79,11 +80,12 @@ async def test_spans_of_both_services_share_the_trace(
             lambda: (told := spans(collector)) and len(told.get("deliver hook", ())) == 2 and told, "spans"
         )
         seen = await eventually(lambda: (told := spans(collector)) and len(told) == 3 and told, "all of them")
-    assert await post(ingest, {**ALERT, "host": "web-2"}) == 201
-    last = (await receiver.wait_for(3))[2]
-    assert len(last.headers["traceparent"]) == len(PARENT)  # one is made up, since somebody may record it
-    assert await ingest.process.stop() == 0
-    assert await dispatcher.process.stop() == 0
+        await collector.stop()
+        assert await post(ingest, {**ALERT, "host": "web-2"}) == 201
+        last = (await receiver.wait_for(3))[2]
+        assert len(last.headers["traceparent"]) == len(PARENT)  # one is made up: somebody may record it
+        assert await ingest.process.stop() == 0
+        assert await dispatcher.process.stop() == 0
     assert b"a secret" not in b"".join(request.body for request in collector.requests)
     _of_one_trace(seen, sent(receiver)[:2])
 
