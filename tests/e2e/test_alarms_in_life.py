@@ -89,7 +89,10 @@ async def given_up(life: Life) -> None:
 
 async def stuck(life: Life) -> None:
     """The only slot is taken by a receiver that does not answer, while a retry is due; somebody removes the
-    consumer, which comes back when the dispatcher asks for more."""
+    consumer, which comes back when the dispatcher asks for more.
+
+    Two wait for a retry: whatever the backoff, the take that gets the slow one puts one of them back at most.
+    """
     fleet, held = life.fleet, asyncio.Event()
 
     def answer(request: Request) -> Answer:
@@ -98,8 +101,10 @@ async def stuck(life: Life) -> None:
         return Answer(200 if held.is_set() else 500)
 
     fleet.receiver.default = answer
-    for name in ("broken", "slow"):
+    for name in ("broken", "broken"):
         assert (await fleet.send(life.ingest, fleet.alert() | {"name": name}))[0] == 201
+    await fleet.wait_snapshot(lambda seen: seen.retrying == 2, "two retries")
+    assert (await fleet.send(life.ingest, fleet.alert() | {"name": "slow"}))[0] == 201
     await life.raised("RetryOverdue", destination=NAME)
     await life.raised("NoProgress")
     await life.raised("CanaryLate", destination=NAME)
@@ -145,6 +150,7 @@ async def nobody_there(life: Life) -> None:
 PARTS = (missing_by_hand, given_up, stuck, bad_configuration, nobody_there)
 
 
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize("part", PARTS, ids=lambda part: part.__name__)
 async def test_alarms_come_and_go(
     part: Callable[[Life], Awaitable[None]], fleets: Fleets, new_server: Any, receiver: Receiver
@@ -152,7 +158,12 @@ async def test_alarms_come_and_go(
     server: Server = new_server("valkey", aof=True)
     fleet = await fleets(
         server,
-        destination={"max_in_flight": 1, "retry": {"preset": "page", "base": "1s", "cap": "1s"}},
+        destination={
+            "max_in_flight": 1,
+            "retry": {"preset": "page", "base": "1s", "cap": "1s", "attempts": 100},
+            "breaker": {"failures": 100},
+            "timeout": "100s",  # what holds the only slot holds it to the end of the test
+        },
         queue={"max_depth": 10, "max_dead": 10},
         canary={"every": "1s"},
         ingest={"listen": f"127.0.0.1:{free_port()}"},

@@ -51,13 +51,13 @@ async def test_a_full_batch_is_one_request_and_one_settlement(
         assert request.id.startswith("batch_")
         times = [each["timestamp"] for each in body["data"]["alerts"]]
         assert times == sorted(times)
-    assert await dispatcher.metric("redispatch_deliveries_total", result="delivered") == 10
+    assert await dispatcher.wait_metric("redispatch_deliveries_total", 10, result="delivered") == 10
 
 
 async def test_what_came_within_the_wait_goes_together(
     fleets: Fleets, valkey: Server, receiver: Receiver
 ) -> None:
-    fleet = await fleets(valkey, destination=batch(wait="200ms", max=100))
+    fleet = await fleets(valkey, destination=batch(wait="1s", max=100))
     ingest, _ = await fleet.both()
     posted = await fleet.post(ingest, 3)
     await delivered(fleet, 3)
@@ -97,7 +97,7 @@ async def test_a_refused_batch_is_split_and_its_members_tried_unspent(
 
 async def test_a_batch_that_fails_is_one_failure(fleets: Fleets, valkey: Server, receiver: Receiver) -> None:
     receiver.answers.append(Answer(500))
-    fleet = await fleets(valkey, destination=batch(wait="50ms") | {"breaker": {"failures": 2}})
+    fleet = await fleets(valkey, destination=batch() | {"breaker": {"failures": 2}})
     ingest, _ = await fleet.both()
     posted = await fleet.post(ingest, 5)
     await delivered(fleet, 5)
@@ -112,15 +112,16 @@ def _data(request: Request) -> list[dict[str, Any]]:
     return alerts
 
 
-@pytest.mark.parametrize("rate", [{}, {"rate": "1/s"}], ids=["no rate", "with a rate"])
+@pytest.mark.parametrize("rate", [{}, {"rate": "12/m"}], ids=["no rate", "with a rate"])
 async def test_what_is_gathered_or_waits_for_its_turn_is_not_sent_behind_a_closed_gate(
     fleets: Fleets, valkey: Server, receiver: Receiver, rate: dict[str, Any]
 ) -> None:
-    fleet = await fleets(valkey, destination=batch(max=2, wait="2s") | rate)
+    """The gate has some seconds to be closed in: the batch's wait, or the rate's."""
+    fleet = await fleets(valkey, destination=batch(max=2, wait="4s") | rate)
     ingest, _ = await fleet.both()
     posted = await fleet.post(ingest, 2)
     await receiver.wait_for(1)
-    posted += await fleet.post(ingest, 6 if rate else 1)
+    posted += await fleet.post(ingest, 2 if rate else 1)
     seen = await fleet.wait_snapshot(lambda seen: seen.in_flight == len(posted) - 2, "all in a replica")
     assert valkey.cli("HSET", AT.gate, "state", "paused") == 1
     seen = await fleet.wait_snapshot(lambda seen: seen.in_flight == 0, "all given back")

@@ -23,18 +23,21 @@ FLAGS = [
     *("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync"),
     *("--disable-background-networking", "--disable-component-update", "--disable-dev-shm-usage"),
 ]
-PATIENCE = 20_000  # ms for whatever is waited for
+PATIENCE = 60_000  # ms for whatever is waited for
 TOKEN, LOOKER = "the token of alice", "the token of the wall"
 WIDTHS = (1280, 375)
 PATHS = ("/", "/work", "/dead", "/way", "/send", "/jobs", "/destination?name=hook", "/nowhere")
 expect.set_options(timeout=PATIENCE)
+pytestmark = pytest.mark.timeout(300)
 
 
 @pytest.fixture
 async def chromium(processes: Processes) -> AsyncIterator[Browser]:
     """Which goes when `processes` do."""
     async with async_playwright() as made:
-        browser = await made.chromium.launch(executable_path=installed("chromium"), args=FLAGS)
+        browser = await made.chromium.launch(
+            executable_path=installed("chromium"), args=FLAGS, timeout=PATIENCE
+        )
         yield browser
         await browser.close()
 
@@ -53,8 +56,9 @@ async def context(chromium: Browser) -> AsyncIterator[BrowserContext]:
     made.on("page", watch)
     yield made
     await made.close()
-    # What a page without a token, or with a wrong one, is answered is told as an error, too.
-    assert [line for line in told if not re.search("status of 40[134]", line)] == []
+    # What a page without a token, or with a wrong one, is answered is told as an error, too; and that the
+    # console has ended, should the page have asked for news once more.
+    assert [line for line in told if not re.search("status of 40[134]|ERR_CONNECTION_REFUSED", line)] == []
 
 
 async def started(fleet: Fleet) -> Running:
@@ -75,6 +79,7 @@ async def started(fleet: Fleet) -> Running:
 async def sign_in(page: Page, console: Running, token: str) -> None:
     """By the keyboard alone: the field has the focus."""
     await page.goto(console.url)
+    await expect(page.get_by_label("Token")).to_be_focused()
     await page.keyboard.type(token)
     await page.keyboard.press("Enter")
     await expect(page.get_by_role("navigation", name="Pages")).to_be_visible()
@@ -127,14 +132,16 @@ async def test_three_in_the_morning(
     await to(page, "Dead letters")
     await page.keyboard.press("Enter")
     await expect(page.locator(".row")).to_have_count(1)
+    await page.wait_for_load_state()  # the script is there, too
     await page.keyboard.press("/")
     await expect(page.get_by_label("Text in key")).to_be_focused()
     await page.keyboard.type("test")
     await page.keyboard.press("Enter")
     await expect(page).to_have_url(re.compile("text=test"))
+    await page.wait_for_load_state()
     await page.get_by_label("all on this page").focus()
     await page.keyboard.press("Space")
-    assert await page.locator(".row input:checked").count() == 1
+    await expect(page.locator(".row input:checked")).to_have_count(1)
     await to(page, "Replay chosen")
     await page.keyboard.press("Enter")
     await expect(page.get_by_text("1 dead letter replayed.")).to_be_visible()

@@ -36,7 +36,7 @@ def cluster(tmp_path: Path) -> Iterator[Callable[[Kind], Cluster]]:
     made: list[Cluster] = []
 
     def start(kind: Kind) -> Cluster:
-        made.append(Cluster(kind, tmp_path / f"cluster-{len(made)}", replicas=True))
+        made.append(Cluster(kind, tmp_path / f"cluster-{len(made)}", replicas=True, timeout=2000))
         return made[-1].start()
 
     yield start
@@ -75,7 +75,7 @@ async def test_a_cluster_whose_slots_move_and_whose_servers_go(
         await fleet.flowing()
         took_over.kill()
         await asyncio.to_thread(
-            servers.wait, lambda: servers.owner(slot) is target, "it is back where it was"
+            servers.wait, lambda: servers.owner(slot) is target, "it is back where it was", 60
         )
         await asyncio.to_thread(took_over.restart)  # else there is no replica, and nothing is acknowledged
         await fleet.flowing()

@@ -40,7 +40,7 @@ async def dead_letters(fleet: Fleet, keys: set[str]) -> list[dict[str, Any]]:
 async def replay(fleet: Fleet, posted: list[str]) -> None:
     """All of them arrive, once, and nothing is left anywhere."""
     assert (await redispatch(fleet, "dead", "replay", "--json"))["replayed"] == len(posted)
-    await fleet.receiver.wait_ids(set(posted), 30)
+    await fleet.receiver.wait_ids(set(posted), 60)
     seen = await fleet.wait_snapshot(lambda seen: seen.depth == 0, "an empty queue")
     assert (seen.dead_letters, seen.in_flight, seen.ledger.lost) == (0, 0, 0)
     assert (seen.ledger.delivered, seen.ledger.replayed) == (len(posted), len(posted))
@@ -96,7 +96,7 @@ async def test_what_grows_too_old_behind_the_gate_tells_what_its_last_attempt_me
     fleets: Fleets, valkey: Server, receiver: Receiver
 ) -> None:
     receiver.default = Answer(503, body=b"maintenance")
-    retry = {**QUICK, "attempts": 100, "max_age": "2s"}
+    retry = {**QUICK, "attempts": 100, "max_age": "4s"}  # also long enough to be tried when it is replayed
     fleet = await fleets(
         valkey, dispatcher=MINUTE, destination={"retry": retry, "breaker": BREAKER | {"open": "500ms"}}
     )

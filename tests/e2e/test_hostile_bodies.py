@@ -22,6 +22,9 @@ RULE = {"name": "full", "metric": "disk", "when": ">= 100", "clear": "< 90"}
 # A batch of which a part is wrong is 207. What is right by its schema may be wrong all the same: a schema
 # can't say what a time is, or that a reading has a value.
 CONFIG = """
+request-timeout = 60
+suppress-health-check = ["all"]
+
 [parameters]
 "path.name" = "any"
 "path.key" = "{key}"

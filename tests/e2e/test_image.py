@@ -7,6 +7,7 @@ import json
 import os
 import signal
 from collections.abc import Awaitable, Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from common import keys
 from k8s.check.render import NoKubectl, render
 from tests.support import played
 from tests.support.containers import GRACE, Containers
-from tests.support.fleet import AT, DEADLINE, Fleet, Fleets
+from tests.support.fleet import AT, DEADLINE, Fleet, Fleets, eventually
 from tests.support.image import BASE, Store, missing
 from tests.support.processes import ROOT, Processes, wait_ready
 from tests.support.receiver import Answer
@@ -115,16 +116,18 @@ async def test_it_delivers_and_drains(containers: Containers, fleet: Fleet) -> N
     await fleet.post(ingest)
     await fleet.receiver.wait_answered(1)
     for name in containers.names:
-        await containers.told("healthcheck", "run", name)
+        await eventually(partial(healthy, containers, name), f"{name} is healthy")
         await assert_locked_down(containers, name)
     release = asyncio.Event()
     fleet.receiver.answers.append(Answer(until=release))
     rest = await half_a_request(ingest.url, fleet.alert())
     await fleet.post(ingest)  # by now it has read that half
     await fleet.receiver.wait_for(2)
-    stopping = [asyncio.create_task(containers.stop(name)) for name in containers.names]
-    await ingest.process.wait_line('"event":"stopping"')
+    first, second = containers.names
+    stopping = [asyncio.create_task(containers.stop(second))]
     await dispatcher.process.wait_line('"event":"draining","in_work":1}')
+    stopping.append(asyncio.create_task(containers.stop(first)))
+    await ingest.process.wait_line('"event":"stopping"')  # and waits for some seconds
     assert (await rest()).startswith(b"HTTP/1.1 201 ")
     release.set()
     await asyncio.gather(*stopping)
@@ -134,6 +137,15 @@ async def test_it_delivers_and_drains(containers: Containers, fleet: Fleet) -> N
     assert (left.depth, left.in_flight, left.unaccounted) == (1, 0, 0)  # the one that came in last
     assert {*fleet.receiver.accepted} == fleet.acknowledged
     fleet.assert_no_duplicates()
+
+
+async def healthy(containers: Containers, name: str) -> bool:
+    """As its health check finds; too late an answer is none."""
+    try:
+        await containers.told("healthcheck", "run", name)
+    except RuntimeError:
+        return False
+    return True
 
 
 async def half_a_request(url: str, alert: dict[str, Any]) -> Callable[[], Awaitable[bytes]]:
@@ -220,14 +232,19 @@ async def test_of_two_replicas_of_the_deployment_one_is_killed(
         facts = [await containers.facts(f"{pod}-redispatch") for pod in pods]
         for fact in facts:
             assert_no_rights(fact)
+        await eventually(lambda: {*pods} <= consumers(fleet), "both in the group")
         await nothing_is_lost(fleet, int(facts[0]["Pid"]))
-        known = fleet.server.cli("XINFO", "CONSUMERS", AT.stream, keys.GROUP)
-        assert {*pods} <= {told[1].rpartition("-")[0] for told in known}
     finally:
         store.told(
             "podman", "play", "kube", "--down", str(manifest), check=False
         )  # it may not have come so far
         store.told("podman", "volume", "prune", "--force")
+
+
+def consumers(fleet: Fleet) -> set[str]:
+    """Names of the pods whose dispatchers are in the group."""
+    known = fleet.server.cli("XINFO", "CONSUMERS", AT.stream, keys.GROUP)
+    return {told[1].rpartition("-")[0] for told in known}
 
 
 def clear(store: Store, manifest: Path) -> None:

@@ -30,7 +30,7 @@ def config(processes: Processes, redis: str, **tls: str) -> tuple[Path, str]:
     listen = f"127.0.0.1:{free_port()}"
     told: dict[str, Any] = {"cert": "server.crt", "key": "server.key", **tls}
     content = {
-        "redis": {"url": redis},
+        "redis": {"url": redis, "timeout": "10s"},
         "ingest": {"listen": listen, "tls": told},
         "tokens": [{"name": "agents", "sha256": hashlib.sha256(TOKEN.encode()).hexdigest(), "rate": "5/s"}],
         "destinations": [{"name": "sink", "type": "discard"}],

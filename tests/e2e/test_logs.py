@@ -38,7 +38,10 @@ def echo(request: Request) -> Answer:
 def config(redis: Server, listen: str, receiver: Receiver) -> dict[str, Any]:
     where = f"{SECRETS['urluser']}:{SECRETS['urlpassword']}@127.0.0.1:{receiver.port}"
     return {
-        "redis": {"url": f"redis://:{SECRETS['redispassword']}@127.0.0.1:{redis.port}/0"},
+        "redis": {
+            "url": f"redis://:{SECRETS['redispassword']}@127.0.0.1:{redis.port}/0",
+            "timeout": "10s",
+        },
         "ingest": {"listen": listen},
         "dispatcher": {"listen": f"127.0.0.1:{free_port()}"},
         "tokens": [{"name": "agents", "sha256": hashlib.sha256(SECRETS["tokentext"].encode()).hexdigest()}],

@@ -68,7 +68,7 @@ class Prometheus:
         """Until it is no longer raised."""
         await self.wait(f'absent(ALERTS{{alertstate="firing",alertname="Redispatch{alarm}"}})')
 
-    async def wait(self, expression: str, deadline: float = 30.0) -> list[dict[str, Any]]:
+    async def wait(self, expression: str, deadline: float = 60.0) -> list[dict[str, Any]]:
         """The first answer to a comparison that is not empty."""
 
         async def look() -> list[dict[str, Any]]:
