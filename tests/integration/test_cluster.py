@@ -41,8 +41,8 @@ NAMESPACE = "redispatch"
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """Three primaries."""
-    made = Cluster("valkey", tmp_path_factory.mktemp("cluster")).start()
+    """Three primaries, which take none of them for dead just because it is slow."""
+    made = Cluster("valkey", tmp_path_factory.mktemp("cluster"), timeout=60_000).start()
     yield made
     made.close()
 
@@ -314,7 +314,7 @@ async def test_refused_connections_leave_nothing_behind() -> None:
 
 
 async def said_of(url: str) -> str:
-    section = Section(url=url)
+    section = Section(url=url, timeout=Duration(10))
     redis = connect.client(section)
     try:
         with pytest.raises(connect.Unusable) as raised:
@@ -360,7 +360,7 @@ async def test_servers_that_all_stand_still_are_waited_for_once(cluster: Cluster
     for node in cluster.nodes:
         node.freeze()
     try:
-        async with asyncio.timeout(7.5):  # three seconds, and nine if it were one server after the other
+        async with asyncio.timeout(8.5):  # three seconds, and nine if it were one server after the other
             for _ in range(2):  # over connections that are there, then while the map is in doubt
                 with pytest.raises(errors.TimeoutError):
                     await wire.pipeline(commands)

@@ -23,6 +23,7 @@ REQUEST = HEAD % len(BODY) + BODY
 async def small(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Served]:
     """With room for three."""
     monkeypatch.setattr(http, "room", lambda: 3)
+    monkeypatch.setattr(connections, "QUIET", 3600.0)
     async with served(Ingest()) as made:
         yield made
 

@@ -21,7 +21,8 @@ from tests.support.fleet import eventually
 from tests.support.servers import Kind, Server
 
 SINK = keys.Destination("redispatch", "sink")
-WAIT = Duration(0.3)
+WAIT = Duration(0.3)  # where what is waited for does not come
+PATIENT = Duration(20)
 Appenders = Callable[..., Appender]
 
 
@@ -63,19 +64,16 @@ async def status(appender: Appender, host: str) -> str:
 
 @pytest.mark.parametrize("kind", ["valkey", "redis"])
 async def test_replicated(kind: Kind, new_server: Callable[..., Server], appenders: Appenders) -> None:
-    primary = new_server(kind)
-    appender = appenders(primary, "replicated")
+    primary = new_server(kind, "--repl-diskless-sync-delay", "0")
+    appender, patient = appenders(primary, "replicated"), appenders(primary, "replicated", PATIENT)
     none = "503 only 0 of 1 replicas have it so far"
     assert await status(appender, "a") == none
     assert await status(appender, "a") == none  # it is known, but no safer for that
     replica = new_server(kind, "--replicaof", primary.host, str(primary.port))
     await eventually(lambda: "state=online" in primary.cli("INFO", "replication"), "the replica is there")
 
-    async def known() -> bool:
-        return await status(appender, "a") == "duplicate"
-
-    await eventually(known, "the first one is on the replica")
-    assert await status(appender, "b") == "queued"
+    assert await status(patient, "a") == "duplicate"
+    assert await status(patient, "b") == "queued"
     assert replica.cli("XLEN", SINK.stream) == 2
     replica.freeze()
     assert await status(appender, "c") == none
@@ -86,7 +84,7 @@ async def test_replicated(kind: Kind, new_server: Callable[..., Server], appende
 
 async def test_fsynced(new_server: Callable[..., Server], appenders: Appenders) -> None:
     server = new_server("valkey", "--appendfsync", "always", aof=True)
-    appender = appenders(server, "fsynced")
+    appender = appenders(server, "fsynced", PATIENT)
     assert await status(appender, "a") == "queued"
     assert await status(appender, "a") == "duplicate"
     server.kill()  # what was told is on disk
@@ -101,7 +99,7 @@ async def test_not_yet_on_disk(new_server: Callable[..., Server], appenders: App
     assert await status(appender, "a") == not_yet
     assert await status(appender, "a") == not_yet  # it is known, but no safer for that
     server.cli("CONFIG", "SET", "appendfsync", "everysec")
-    patient = appenders(server, "fsynced", Duration(5))
+    patient = appenders(server, "fsynced", PATIENT)
     assert await status(patient, "a") == "duplicate"
     assert await status(patient, "b") == "queued"
 

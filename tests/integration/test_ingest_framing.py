@@ -176,7 +176,7 @@ async def test_what_all_bodies_hold_together_is_bounded_and_small_ones_get_throu
     lines = START.replace(b"application/json", b"application/x-ndjson")
     large = lines + b"Content-Length: 100000\r\n\r\n" + b" " * 70_000
     rest = b"\n" * (30_000 - len(BODY)) + BODY
-    async with served(Ingest(max_body=Size(100_000))) as site, Wire(site.address) as first:
+    async with served(Ingest(max_body=Size(100_000)), patience=60) as site, Wire(site.address) as first:
         for _ in range(2):
             first.send(large)
             await held(site, 70_000)

@@ -31,6 +31,7 @@ STORED = encode(LARGE)
 @pytest.fixture(scope="module")
 def store() -> Iterator[S3]:
     with running() as made:
+        made.bucket()  # with its first request it imports so much that it may take longer than our patience
         yield made
 
 

@@ -280,7 +280,7 @@ async def test_interrupted_replay_is_run_again(tmp_path: Path, valkey: Server, p
     with link(valkey) as client:
         pager = Book(client)
         ids = pager.die(2000)
-        process = await processes.redispatch(*words, "500", config=redispatch.config)
+        process = await processes.redispatch(*words, "50", config=redispatch.config)
         await eventually(lambda: pager.entries() or process.code is not None, "the first is replayed")
         process.signal(signal.SIGINT)
         assert await process.wait_exit() == 130, process.text

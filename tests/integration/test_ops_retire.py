@@ -25,7 +25,7 @@ class Retire:
     def __init__(self, processes: Processes, server: Server) -> None:
         self._processes = processes
         self.sections: dict[str, Any] = {
-            "redis": {"url": server.url},
+            "redis": {"url": server.url, "timeout": "10s"},
             "destinations": [{"name": "other", "type": "discard"}],
             "routes": [{"to": ["other"]}],
         }

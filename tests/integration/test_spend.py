@@ -54,8 +54,9 @@ async def test_a_second_is_worth_its_rate_and_no_longer_pause_more(redis: Redis,
     sender = Sender("slow", 0.5 * 5)
     assert await spender.spend(sender, 2) == 0
     await later(redis, 3600)
-    assert [await spender.spend(sender, 1) for _ in range(2)] == [0, 0]
-    assert 0 < await spender.spend(sender, 1) <= 0.4
+    told = await asyncio.gather(*(spender.spend(sender, 1) for _ in range(3)))  # at one moment
+    assert told[:2] == [0, 0]
+    assert 0 < told[2] <= 0.4
 
 
 async def test_a_batch_larger_than_the_bucket_goes_when_it_is_full_and_leaves_a_debt(
@@ -98,7 +99,8 @@ async def test_nothing_is_kept_of_a_bucket_that_is_full_again(redis: Redis, spen
     await spender.spend(SLOW, 1)
     assert 355_000 < await redis.pttl(KEY) <= 361_000
     await spender.spend(Sender("fast", 1000.0), 1)
-    assert 0 < await redis.pttl(keys.allowance("redispatch", "fast")) <= 1001
+    left = await redis.pttl(keys.allowance("redispatch", "fast"))
+    assert 0 < left <= 1001 or left == -2  # and it has gone already
 
 
 async def test_a_clock_that_goes_back_gives_nothing_and_takes_nothing(redis: Redis, spender: Spender) -> None:

@@ -15,7 +15,7 @@ from ingest import supervise
 from ingest.metrics import Metrics
 
 log.setup("ingest")
-supervise.PATIENCE = 0.5
+supervise.PATIENCE = {patience}
 table = Table(2)
 
 def work(number, again):
@@ -24,16 +24,23 @@ def work(number, again):
         signal.pause()
     {body}
 
-sys.exit(supervise.Supervisor(work, 1, Metrics([], table.row(1)), look=0.02).run())
+sys.exit(supervise.Supervisor(work, 1, Metrics([], table.row(1)), look={look}).run())
 """
 
 
-async def supervised(processes: Processes, body: str) -> Process:
-    return await processes.start(sys.executable, "-c", SCRIPT.format(body=body))
+def script(body: str, patience: float = 60, look: float = 1) -> str:
+    """Which waits so many seconds for the end of all, and for a sign of life 30 times as long as a `look`."""
+    return SCRIPT.format(body=body, patience=patience, look=look)
+
+
+async def supervised(processes: Processes, body: str, **how: float) -> Process:
+    return await processes.start(sys.executable, "-c", script(body, **how))
 
 
 async def test_one_that_stands_still_is_killed_and_started_again(processes: Processes) -> None:
-    process = await supervised(processes, 'Metrics([], table.row(0)).beat(); print("up"); time.sleep(60)')
+    process = await supervised(
+        processes, 'Metrics([], table.row(0)).beat(); print("up"); time.sleep(60)', look=0.02
+    )
     await process.wait_line("worker_stuck")
     await process.wait_line('"how":"SIGKILL"')
     await process.wait_line("again")
@@ -55,7 +62,7 @@ async def test_one_that_says_it_cannot_work_ends_all(processes: Processes) -> No
 
 async def test_one_that_does_not_obey_is_killed_in_the_end(processes: Processes) -> None:
     body = 'signal.signal(signal.SIGTERM, signal.SIG_IGN); print("deaf", flush=True); time.sleep(60)'
-    process = await supervised(processes, body)
+    process = await supervised(processes, body, patience=0.5)
     await process.wait_line("deaf")
     process.signal(signal.SIGTERM)
     assert await process.wait_exit() == 1
@@ -65,9 +72,7 @@ async def test_a_start_that_the_system_refuses_is_tried_again(processes: Process
     """The first fork fails as it does without memory."""
     refuse = "fork, os.fork = os.fork, lambda: refuse()\n"
     refuse += "def refuse(): os.fork = fork; raise OSError(12, 'Cannot allocate memory')\n"
-    script = SCRIPT.format(body='print("up", flush=True); signal.pause()').replace(
-        "sys.exit(", refuse + "sys.exit("
-    )
-    process = await processes.start(sys.executable, "-c", script)
+    program = script('print("up", flush=True); signal.pause()').replace("sys.exit(", refuse + "sys.exit(")
+    process = await processes.start(sys.executable, "-c", program)
     assert "Cannot allocate memory" in await process.wait_line("worker_died")
     await process.wait_line("again")

@@ -137,13 +137,13 @@ async def test_next_one_waits_for_what_the_last_one_started(tmp_path: Path) -> N
             pass
 
     task = asyncio.create_task(next_one())
-    await asyncio.wait_for(waits.wait(), 10)
+    await asyncio.wait_for(waits.wait(), 30)
     assert not task.done()
     with pytest.raises(Held, match="already runs"):
         async with DataLock(tmp_path, say_nothing):
             pass
     await them.stop(["child"], 10)
-    await asyncio.wait_for(task, 10)
+    await asyncio.wait_for(task, 30)
 
 
 async def test_next_one_gives_up_and_says_why(tmp_path: Path) -> None:

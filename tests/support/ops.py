@@ -23,7 +23,7 @@ class Command:
         self.server = server
         self.config = directory / "redispatch.yaml"
         self.sections: dict[str, Any] = {
-            "redis": {"url": server.url},
+            "redis": {"url": server.url, "timeout": "10s"},
             "destinations": [{"name": name, "type": "discard"} for name in destinations],
             "routes": [{"to": list(destinations)}],
         }

@@ -9,6 +9,9 @@ _text = files("dispatcher").joinpath("lua", "take.lua").read_text("utf-8")
 _found = re.search(r"local SECONDS = \{([\d, ]+)\}", _text)
 assert _found
 RAMP = [int(word) for word in _found[1].split(",")]
+_found = re.search(r"local KEPT, .*= ([\d.]+), ", _text)
+assert _found
+KEPT = float(_found[1])  # seconds for which what is not used is kept
 
 
 def allowed_after(seconds: float) -> int:

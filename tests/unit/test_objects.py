@@ -84,7 +84,8 @@ async def test_what_is_not_ours_is_not_listed(url: str, objects: Objects) -> Non
     assert await names(objects) == []
 
 
-async def test_many_are_listed_in_pages(url: str, objects: Objects) -> None:
+async def test_many_are_listed_in_pages(url: str, objects: Objects, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("common.directory.os.fsync", lambda _: None)  # whatever the disk is busy with
     wanted = [f"{n:032x}" for n in range(1100)]
     for name in wanted:
         await place(url).put(f"redispatch/pager/{name}", b"")

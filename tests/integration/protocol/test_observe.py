@@ -14,6 +14,7 @@ from redis.asyncio import Redis
 from common import connect, keys
 from common.alert import Alert, Status
 from common.settings import Redis as RedisSection
+from common.units import Duration
 from ingest.append import Appender
 from ingest.event import Event, Stored
 from ingest.identity import window_key
@@ -50,7 +51,7 @@ def loop() -> Iterator[asyncio.AbstractEventLoop]:
 @pytest.fixture
 def client(loop: asyncio.AbstractEventLoop, valkey: Server) -> Iterator[Redis]:
     """A client on that loop."""
-    made = connect.client(RedisSection(url=valkey.unix_url))
+    made = connect.client(RedisSection(url=valkey.unix_url, timeout=Duration(10)))
     yield made
     loop.run_until_complete(made.aclose(close_connection_pool=True))
 

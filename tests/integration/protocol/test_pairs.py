@@ -114,7 +114,7 @@ def test_each_episode_is_one_firing_and_one_resolution(
     loop: asyncio.AbstractEventLoop, valkey: Server, monkeypatch: pytest.MonkeyPatch, told: list[Episode]
 ) -> None:
     async def send() -> list[Stored]:
-        client = connect.client(RedisSection(url=valkey.unix_url))
+        client = connect.client(RedisSection(url=valkey.unix_url, timeout=Duration(10)))
         try:
             await client.flushall()
             appender = Appender(client, SETTINGS, Router(SETTINGS), cluster=False)
