@@ -38,9 +38,10 @@ expected-statuses = [207, 400, 401, 404, 405, 408, 413, 415, 417]
 # Some 1,480 cases are made for the borders of all types, and 10 times as many as this at random.
 AT_RANDOM = 66 if "CI" in os.environ else 4
 LEAST = 2000 if "CI" in os.environ else 1400
+SEED = ("--seed", "1") if "CI" in os.environ else ()  # there the same ones each time, elsewhere others
 ENCODINGS = {".gz": "gzip", ".bin": "deflate"}
 MALFORMED = sorted(file.name for file in (SAMPLES / "malformed").iterdir())
-GROWTH = 24 * 2**20  # bytes of memory that are noise
+GROWTH = 16 * 2**20  # bytes of memory that are noise; usually there are two million
 
 
 async def running(fleets: Fleets, server: Server) -> tuple[Fleet, Running]:
@@ -68,7 +69,7 @@ def records(server: Server) -> list[str]:
 
 
 @pytest.mark.long
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 async def test_schemathesis_finds_nothing(fleets: Fleets, valkey: Server, tmp_path: Path) -> None:
     fleet, ingest = await running(fleets, valkey)
     [key] = await fleet.post(ingest)
@@ -76,10 +77,10 @@ async def test_schemathesis_finds_nothing(fleets: Fleets, valkey: Server, tmp_pa
     file.write_text(CONFIG.format(key=key))
     tested = await fleet.processes.start(
         *(str(Path(sys.executable).with_name("schemathesis")), "--config-file", str(file), "run"),
-        *("--no-color", "--phases", "examples,coverage,fuzzing", "--max-examples", str(AT_RANDOM)),
+        *("--no-color", "--phases", "examples,coverage,fuzzing", "--max-examples", str(AT_RANDOM), *SEED),
         f"{ingest.url}/openapi.json",
     )
-    code = await tested.wait_exit(280)
+    code = await tested.wait_exit(580)
     assert code == 0, tested.text
     [made] = re.findall(r"(\d+) generated", tested.text)
     assert int(made) >= LEAST
@@ -114,11 +115,17 @@ async def test_malformed_bodies_store_nothing_by_half_and_leave_no_memory(
 ) -> None:
     fleet, ingest = await running(fleets, valkey)
     await post_all(fleet, ingest)  # what is loaded when it is first needed is loaded now
+    await post_large(ingest)
     before = memory(ingest)
     for _ in range(3):
         await post_all(fleet, ingest)
-    large = b'[{"host":"h","name":"n","summary":"' + b"x" * 900_000  # never ends
-    for _ in range(20):
-        assert (await post(ingest, "/v1/alerts", large, {"Content-Type": "application/json"}))[0] == 400
+    await post_large(ingest)
     assert memory(ingest) - before < GROWTH
     await sound(fleet, ingest)
+
+
+async def post_large(ingest: Running) -> None:
+    """Bodies of a megabyte that never end."""
+    large = b'[{"host":"h","name":"n","summary":"' + b"x" * 900_000
+    for _ in range(20):
+        assert (await post(ingest, "/v1/alerts", large, {"Content-Type": "application/json"}))[0] == 400
