@@ -168,12 +168,13 @@ def measure_disks(measure: Callable[[], list[Reading]]) -> bool:
 
 
 def _until_told(made: Agent, url: str, interval: Duration) -> int:
-    stop = threading.Event()
+    told = threading.Lock()  # free once a signal came; an Event's own lock may be held where that interrupts
+    told.acquire()
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stop.set())
+        signal.signal(number, lambda *_: told.release() if told.locked() else None)
     _say(f"readings go to {url} every {interval}")
-    while not stop.is_set():
-        stop.wait(max(0.0, made.step(time.monotonic()) - time.monotonic()))
+    while not told.acquire(timeout=max(0.0, made.step(time.monotonic()) - time.monotonic())):
+        pass
     if made.waiting:
         _say(f"{len(made.waiting)} readings were not sent")
     return 0
