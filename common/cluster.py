@@ -15,7 +15,7 @@ from redis.asyncio import BlockingConnectionPool, Redis
 from redis.crc import key_slot
 
 from common.connection import QuickConnection, ask
-from common.trouble import Kind, kind_of
+from common.trouble import Kind, kind_of, note
 from common.units import Address
 
 SLOTS = 16384
@@ -96,7 +96,7 @@ class Cluster(Redis):
 
     def follow(self, fault: errors.AskError, node: Node) -> Node:
         """Where `node` says that the keys are; after MOVED, that is where the slot is from now on."""
-        address = Address(fault.host or node.address.host, fault.port)
+        address = Address(_host(fault.host, node.address), fault.port)
         there = self._node(address)
         if for_good(fault):
             self.doubtful = True
@@ -111,6 +111,7 @@ class Cluster(Redis):
             self.doubtful = True
         if isinstance(fault, errors.ConnectionError | errors.TimeoutError):
             self._last(node.address)
+            note(fault, node.address)
 
     async def look(self) -> None:
         """Read the map, unless that was just done. Raises only when there is none, or when it is empty."""
@@ -158,6 +159,7 @@ class Cluster(Redis):
             try:
                 told = await ask(self._link(address), "CLUSTER", "SLOTS")
             except errors.RedisError as why:
+                note(why, address)
                 fault = fault or why
                 self._last(address)
                 if self._slots and isinstance(why, errors.TimeoutError):
@@ -173,7 +175,7 @@ class Cluster(Redis):
         self._slots = [None] * SLOTS
         wanted: set[Address] = set()
         for first, last, primary, *_ in told:
-            address = Address(_host(primary[0], asked), primary[1])
+            address = Address(_host((primary[0] or b"").decode(), asked), primary[1])
             wanted.add(address)
             self._slots[first : last + 1] = [self._node(address)] * (last - first + 1)
         self.doubtful = None in self._slots
@@ -196,9 +198,9 @@ class Cluster(Redis):
         self._order.append(address)
 
 
-def _host(told: bytes | None, asked: Address) -> str:
-    """A server that does not know its own address leaves it out, or tells `?`."""
-    return told.decode() if told and told != b"?" else asked.host
+def _host(told: str, asked: Address) -> str:
+    """A server that does not know its own address, or name, leaves it out, or tells `?`."""
+    return told if told not in ("", "?") else asked.host
 
 
 async def _run(redis: Redis, command: Command, options: dict[str, Any], *, asking: bool) -> Any:

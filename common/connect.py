@@ -19,11 +19,12 @@ from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
 from common import redis_url, settings, tls_faults
-from common.cluster import Cluster
+from common.cluster import Cluster, Node
 from common.connection import QUICK, QuickConnection, Tcp
 from common.redis_url import Kind, RedisUrl
 from common.redis_url import masked as masked
-from common.sentinel import FoundTcp, FoundTls, Primary, Unknown
+from common.sentinel import Away, FoundTcp, FoundTls, Primary, Unknown
+from common.trouble import note, server_of
 from common.units import Address
 
 FLOOR = {"redis": (7, 0), "valkey": (7, 2)}
@@ -113,13 +114,12 @@ async def inspect(redis: Redis, section: settings.Redis, durability: str = "writ
     where = masked(section.url)
     try:
         if isinstance(redis, Cluster):
-            nodes = await redis.primaries()
-            servers = {f"{node.name} of {where}": await _ask(node.redis) for node in nodes}
+            servers = {f"{node.name} of {where}": await _of(node) for node in await redis.primaries()}
         else:
             servers = {where: await _ask(redis)}
     except (errors.AuthenticationError, errors.AuthorizationError) as fault:
         raise Unusable(
-            f"{where} refuses user or password ({fault}): see redis.url, REDISPATCH_REDIS_URL"
+            f"{_named(fault, where)} refuses user or password ({fault}): see redis.url, REDISPATCH_REDIS_URL"
         ) from fault
     except errors.ResponseError as fault:
         raise Unusable(f"{where} can't be used ({fault}): see redis.url, REDISPATCH_REDIS_URL") from fault
@@ -159,28 +159,49 @@ def _together(servers: Sequence[Server]) -> Server:
 
 
 def describe(fault: errors.RedisError, url: str) -> str:
-    """One line for a person whose Redis does not answer."""
+    """One line for a person whose Redis does not answer; of several servers it names the one."""
+    what = _what(fault, url)
+    return f"Redis at {_named(fault, masked(url))} {what} The address is redis.url or REDISPATCH_REDIS_URL"
+
+
+def _what(fault: BaseException, url: str) -> str:
     match fault:
+        case Away(__cause__=errors.RedisError() as cause):
+            count = len(redis_url.parse(url).nodes)
+            asked = f"none of its sentinels ({count}) can be asked"
+            return f"can't be found: {asked}: {server_of(cause)} {_what(cause, url)}"
         case Unknown():
-            what = f"can't be found: {fault}."
+            return f"can't be found: {fault}."
         case errors.TimeoutError():
             tls = url.startswith("rediss")
-            what = f"does not answer in time: is it running{', and with TLS on this port' if tls else ''}?"
+            return f"does not answer in time: is it running{', and with TLS on this port' if tls else ''}?"
         case errors.ConnectionError():
-            what = tls_faults.why(fault, url) or f"can't be reached{_why(fault)}: is it running?"
+            return tls_faults.why(fault, url) or f"can't be reached{_why(fault)}: is it running?"
         case errors.InvalidResponse():
-            what = "is something else, which does not speak its protocol."
+            return "is something else, which does not speak its protocol."
         case _:
-            what = f"answers: {fault}."
-    return f"Redis at {masked(url)} {what} The address is redis.url or REDISPATCH_REDIS_URL"
+            return f"answers: {fault}."
 
 
-def _why(fault: errors.ConnectionError) -> str:
+def _named(fault: errors.RedisError, where: str) -> str:
+    server = server_of(fault)
+    return f"{server} of {where}" if server else where
+
+
+def _why(fault: BaseException) -> str:
     """What the system said, which redis-py wraps into a sentence of its own."""
     cause = fault.__context__
     if isinstance(cause, ConnectionRefusedError):  # asyncio and uvloop have different words for it
         return " (connection refused)"
     return f" ({cause.strerror or cause})" if isinstance(cause, OSError) else ""
+
+
+async def _of(node: Node) -> Server:
+    try:
+        return await _ask(node.redis)
+    except errors.RedisError as fault:
+        note(fault, node.address)
+        raise
 
 
 async def _ask(redis: Redis) -> Server:

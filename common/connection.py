@@ -14,6 +14,7 @@ from redis import exceptions as errors
 from redis.asyncio import Connection, SSLConnection, UnixDomainSocketConnection
 from redis.asyncio.connection import AbstractConnection
 
+from common import redis_tls
 from common.trouble import Kind, kind_of
 
 # It is, or may be, a primary no more: whoever looks for it again finds the one there is now.
@@ -128,6 +129,16 @@ class Tcp(QuickConnection, Connection):
 
 class Tls(QuickConnection, SSLConnection):
     """Over TCP with TLS."""
+
+    def _connection_arguments(self) -> dict[str, Any]:
+        """The client's own context is read again for no connection, and trusts the system's authorities."""
+        return {**Connection._connection_arguments(self), "ssl": redis_tls.context(self.ssl_context)}
+
+    async def disconnect(self, *args: Any, **options: Any) -> None:
+        """At once: the end of TLS has to be answered, and a server that stands still answers nothing."""
+        if self._writer is not None:
+            self._writer.transport.abort()
+        await super().disconnect(*args, **options)
 
 
 class Unix(QuickConnection, UnixDomainSocketConnection):

@@ -49,27 +49,35 @@ _EXAMPLES = {
     Kind.CLUSTER: "redis+cluster://h1:7000,h2:7000",
 }
 _SENTINEL = ("sentinel_username", "sentinel_password")
-_OPTIONS = frozenset(
-    (
-        "db",
-        "client_name",
-        "ssl_ca_certs",
-        "ssl_ca_path",
-        "ssl_certfile",
-        "ssl_keyfile",
-        "ssl_password",
-        "ssl_cert_reqs",
-        "ssl_check_hostname",
-        "ssl_min_version",
-        "ssl_ciphers",
-    )
-)
+_ANY = re.compile(".*", re.DOTALL)
+_OPTIONS = {
+    "db": re.compile("[0-9]+"),
+    "client_name": _ANY,
+    "ssl_ca_certs": _ANY,
+    "ssl_ca_path": _ANY,
+    "ssl_certfile": _ANY,
+    "ssl_keyfile": _ANY,
+    "ssl_password": _ANY,
+    "ssl_cert_reqs": re.compile("none|optional|required"),
+    "ssl_check_hostname": re.compile("true|false|yes|no|1|0", re.IGNORECASE),
+    "ssl_min_version": re.compile("77[12]"),
+    "ssl_ciphers": _ANY,
+}
+_HINTS = {
+    "db": "a number",
+    "ssl_cert_reqs": "none, optional or required",
+    "ssl_check_hostname": "yes or no",
+    "ssl_min_version": "TLSv1.2 or TLSv1.3",
+}
+_VERSIONS = {"TLSv1.2": "771", "TLSv1.3": "772"}  # as `ssl.TLSVersion` and redis-py count them
+_VERSION = re.compile(r"(?<=[?&]ssl_min_version=)TLSv1\.[23](?=[&#]|$)")
 
 
 def parse(url: str) -> RedisUrl:
     """Read it. `redis+sentinel://h1,h2/name/0`, `rediss+cluster://user:password@h1,h2:7000`, and so on."""
     if "@" in url.partition("?")[2] + url.partition("#")[2]:  # else half of a password would be a host's name
         raise ValueError("user and password: write ? # / @ in them as %3F %23 %2F %40")
+    url = _VERSION.sub(lambda found: _VERSIONS[found[0]], url)
     several = _SEVERAL.fullmatch(url)
     if several is None:
         return _single(url)
@@ -77,7 +85,7 @@ def parse(url: str) -> RedisUrl:
     nodes = tuple(_node(text, kind) for text in several["nodes"].split(","))
     query = dict(parse_qsl(several["query"] or ""))
     user, password = (query.pop(name, None) for name in _SENTINEL) if kind is Kind.SENTINEL else (None, None)
-    _known(query)
+    _known(query, scheme)
     service = unquote(path.pop(0)) if kind is Kind.SENTINEL else ""
     database = path.pop(0) if path else ""
     if path or not re.fullmatch("[0-9]*", database) or (kind is Kind.SENTINEL and not service):
@@ -102,16 +110,18 @@ def _single(url: str) -> RedisUrl:
             raise ValueError("expected the path of a socket, such as unix:///run/redis.sock")
     elif not parts.hostname or port == 0 or not re.fullmatch(r"(/[0-9]*)?", parts.path):
         raise ValueError("expected host, port and database, such as redis://127.0.0.1:6379/0")
-    _known(dict(parse_qsl(parts.query)))
+    _known(dict(parse_qsl(parts.query)), parts.scheme)
     return RedisUrl(Kind.SERVER, url)
 
 
-def _known(query: dict[str, str]) -> None:
-    for name in query:
+def _known(query: dict[str, str], scheme: str) -> None:
+    for name, value in query.items():
         if name not in _OPTIONS:
             raise ValueError(f"{name} is no option of it; there are {', '.join(sorted(_OPTIONS))}")
-    if not query.get("db", "0").isdecimal():
-        raise ValueError("db: expected a number")
+        if name.startswith("ssl_") and scheme != "rediss":
+            raise ValueError(f"{name} is an option of TLS: the address begins with rediss")
+        if not _OPTIONS[name].fullmatch(value):
+            raise ValueError(f"{name}: expected {_HINTS[name]}")
 
 
 def _node(text: str, kind: Kind) -> Address:

@@ -13,6 +13,7 @@ from typing import Any
 from redis import exceptions as errors
 
 from common.connection import QuickConnection, Tcp, Tls, ask
+from common.trouble import note
 from common.units import Address
 
 # Seconds between two looks while it is in use. After a failover that nobody died for, the old primary takes
@@ -22,6 +23,10 @@ LOOK = 1.0
 
 class Unknown(errors.ConnectionError):
     """The sentinels do not know a primary; the text says what they do say."""
+
+
+class Away(Unknown):
+    """No sentinel can be asked; what it comes of is a reason, and `trouble` knows which one's that is."""
 
 
 class Primary:
@@ -75,7 +80,7 @@ class Primary:
                 self.at = None
 
     async def _ask_all(self) -> list[tuple[int, Address]]:
-        asking = {asyncio.create_task(self._ask(sentinel)) for sentinel in self._sentinels}
+        asking = [asyncio.create_task(self._ask(sentinel)) for sentinel in self._sentinels]
         told: list[tuple[int, Address]] = []
         faults: list[errors.RedisError] = []
         try:
@@ -91,12 +96,17 @@ class Primary:
                 task.cancel()
             await asyncio.gather(*asking, return_exceptions=True)
         if not told:
-            raise self._nobody(faults)
+            faults.sort(key=[task.exception() for task in asking].index)  # as the address has them
+            raise self._nobody(faults) from faults[0]
         return sorted(told, key=lambda one: -one[0])
 
     async def _ask(self, sentinel: Address) -> tuple[int, Address]:
         """The epoch of its configuration, and the primary in it."""
-        flat = await ask(self._sentinel(sentinel), "SENTINEL", "MASTER", self._service)
+        try:
+            flat = await ask(self._sentinel(sentinel), "SENTINEL", "MASTER", self._service)
+        except errors.RedisError as fault:
+            note(fault, sentinel)
+            raise
         try:
             told = dict(zip(flat[::2], flat[1::2], strict=True))
             return int(told[b"config-epoch"]), Address(told[b"ip"].decode(), int(told[b"port"]))
@@ -105,12 +115,17 @@ class Primary:
             raise errors.ResponseError(f"what {where} answers is no sentinel's answer") from fault
 
     def _nobody(self, faults: Sequence[errors.RedisError]) -> Unknown:
-        said = [
-            fault for fault in faults if isinstance(fault, errors.ResponseError | errors.AuthenticationError)
-        ]
-        if said:
-            return Unknown(f"its sentinels tell no primary {self._service!r}: {said[0]}")
-        return Unknown(f"none of its sentinels ({len(self._sentinels)}) can be asked: {faults[0]}")
+        for fault in faults:
+            if isinstance(fault, errors.AuthenticationError):
+                options = "sentinel_username, sentinel_password"
+                return Unknown(f"its sentinels refuse user or password ({_text(fault)}): see {options}")
+            if isinstance(fault, errors.ResponseError):
+                return Unknown(f"its sentinels tell no primary {self._service!r}: {_text(fault)}")
+        return Away(f"none of its sentinels ({len(self._sentinels)}) can be asked: {faults[0]}")
+
+
+def _text(fault: errors.RedisError) -> str:
+    return str(fault).rstrip(".")
 
 
 class _Found(QuickConnection):
@@ -144,6 +159,7 @@ class _Found(QuickConnection):
                 await super().connect_check_health(check_health, retry_socket_connect)
                 await self._must_be_primary()
             except (errors.ConnectionError, errors.TimeoutError) as why:
+                note(why, address)
                 fault = why
             else:
                 self._at = address

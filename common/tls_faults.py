@@ -7,23 +7,23 @@ it. Looks at the files that the address names. Raises nothing.
 from __future__ import annotations
 
 import errno
+import os
 import ssl
 from collections.abc import Iterator
-from pathlib import Path
 from urllib.parse import parse_qsl, urlsplit
 
-FILES = ("ssl_ca_certs", "ssl_certfile", "ssl_keyfile")
+FILES = ("ssl_ca_certs", "ssl_ca_path", "ssl_certfile", "ssl_keyfile")
+_ANOTHER = (62, 64)  # OpenSSL's codes of a certificate for another name, and for another address
+_EXPIRED = 10
 
 
 def why(fault: BaseException, url: str) -> str:
     """How it goes on behind the address; ends with a full stop or a question mark."""
     parts = urlsplit(url)
     if not parts.scheme.startswith("rediss"):
-        return (
-            "can't be reached (it hung up): is it running, or does it want TLS (rediss://)?"
-            if _hung_up(fault)
-            else ""
-        )
+        tls = parts.scheme.replace("redis", "rediss")
+        wants = f", or does it want TLS ({tls}://)" if tls != parts.scheme else ""
+        return f"can't be reached (it hung up): is it running{wants}?" if _hung_up(fault) else ""
     options = dict(parse_qsl(parts.query))
     missing = [
         f"{name} ({options[name]})" for name in FILES if name in options and not _readable(options[name])
@@ -32,9 +32,7 @@ def why(fault: BaseException, url: str) -> str:
         return f"can't be asked: {', '.join(missing)} can't be read."
     for cause in _causes(fault):
         if isinstance(cause, ssl.SSLCertVerificationError):
-            return (
-                f"shows a certificate that is refused: {cause.verify_message.rstrip('.')}. See ssl_ca_certs."
-            )
+            return f"shows a certificate that is refused: {_refused(cause)}."
         if isinstance(cause, ssl.SSLError):
             return _of_ssl(cause)
     if not _hung_up(fault):
@@ -44,7 +42,16 @@ def why(fault: BaseException, url: str) -> str:
     return "hung up: does it want a client's certificate (ssl_certfile, ssl_keyfile)?"
 
 
+def _refused(fault: ssl.SSLCertVerificationError) -> str:
+    said = fault.verify_message.rstrip(".")
+    if fault.verify_code in _ANOTHER:
+        return f"{said}. The name or address that it is asked by has to be in it"
+    return said if fault.verify_code == _EXPIRED else f"{said}. See ssl_ca_certs"
+
+
 def _of_ssl(fault: ssl.SSLError) -> str:
+    if not hasattr(fault, "reason"):  # not OpenSSL's, but of Python's own module
+        return f"can't be asked: {fault.args[0].rstrip('.').lower()}: see ssl_ciphers."
     match fault.reason or "":
         case "TLSV13_ALERT_CERTIFICATE_REQUIRED":
             return "wants a client's certificate: ssl_certfile and ssl_keyfile."
@@ -79,8 +86,4 @@ def _causes(fault: BaseException) -> Iterator[BaseException]:
 
 
 def _readable(path: str) -> bool:
-    try:
-        with Path(path).open("rb"):
-            return True
-    except OSError:
-        return False
+    return os.access(path, os.R_OK)

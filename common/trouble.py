@@ -1,4 +1,4 @@
-"""What a server's error means: a closed enum, also the label of `redis_errors_total`.
+"""What a server's error means: a closed enum, also the label of `redis_errors_total`; and whose it is.
 
 Takes what redis-py raised. Every kind but NOGROUP (the group is made again) is waited out with backoff.
 """
@@ -8,6 +8,8 @@ from __future__ import annotations
 from enum import StrEnum
 
 from redis import exceptions as errors
+
+from common.units import Address
 
 
 class Kind(StrEnum):
@@ -68,3 +70,18 @@ def kind_of(fault: errors.RedisError) -> Kind:
             return kind
     code = str(fault).split(" ", 1)[0].lstrip("-")
     return _CODES.get(code, Kind.OTHER)
+
+
+_AT = "at "
+
+
+def note(fault: errors.RedisError, server: Address) -> None:
+    """Keep, with a fault of a connection, which of several servers it went to."""
+    if isinstance(fault, errors.ConnectionError | errors.TimeoutError) and not server_of(fault):
+        fault.add_note(f"{_AT}{server.host}:{server.port}")
+
+
+def server_of(fault: BaseException) -> str:
+    """`host:port` as `note` kept it; "" where the address tells it."""
+    notes: list[str] = getattr(fault, "__notes__", [])
+    return next((text.removeprefix(_AT) for text in notes if text.startswith(_AT)), "")

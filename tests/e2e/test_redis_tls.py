@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import shutil
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from redis import exceptions as errors
+from redis.asyncio import Redis
 
 from common import connect
 from common.settings import Redis as Section
@@ -103,8 +105,15 @@ async def test_what_is_wrong_with_files_names_and_ports(over: Over) -> None:
     assert await said_of(over.url(**GOOD | {"certfile": "missing.crt"})) == (
         f"can't be asked: ssl_certfile ({missing}) can't be read."
     )
+    assert "can't be asked: ssl_ca_path (" in await said_of(over.url(**GOOD, ca_path="missing"))
+    assert await said_of(over.url(**GOOD) + "&ssl_ciphers=none") == (
+        "can't be asked: no cipher can be selected: see ssl_ciphers."
+    )
     named = over.url(**GOOD).replace("127.0.0.1", "localhost")
-    assert "Hostname mismatch, certificate is not valid for 'localhost'" in await said_of(named)
+    assert await said_of(named) == (
+        "shows a certificate that is refused: Hostname mismatch, certificate is not valid for 'localhost'. "
+        "The name or address that it is asked by has to be in it."
+    )
     plain = over.url(**GOOD).replace(str(over.port), str(over.server.port))
     assert "with TLS on this port" in await said_of(plain)
     told = await said_of(f"redis://127.0.0.1:{over.port}/0")
@@ -117,6 +126,32 @@ async def test_a_server_whose_certificate_has_expired(over: Over) -> None:
         assert "certificate has expired" in await said_of(expired.url(**GOOD))
     finally:
         expired.server.kill()
+
+
+async def test_files_that_are_replaced(over: Over, connected: Callable[[str], Redis]) -> None:
+    """Whatever connected with the old ones takes the new ones; nobody has to start again for it."""
+
+    def replace(name: str) -> None:
+        for end in ("crt", "key"):
+            shutil.copy(over.directory / f"{name}.{end}", over.directory / f"new.{end}")
+            (over.directory / f"new.{end}").rename(over.directory / f"turned.{end}")
+
+    replace("foreign")
+    redis = connected(over.url(ca_certs="authority.crt", certfile="turned.crt", keyfile="turned.key"))
+    with pytest.raises(errors.ConnectionError):
+        await redis.execute_command("PING")
+    replace("client")
+    assert await redis.execute_command("PING")
+
+
+async def test_a_server_that_stands_still_is_not_waited_for_in_the_end(over: Over) -> None:
+    redis = connect.client(Section(url=over.url(**GOOD)))
+    await redis.execute_command("PING")
+    over.server.freeze()
+    try:
+        await redis.aclose()  # with redis-py's connections a TimeoutError
+    finally:
+        over.server.thaw()
 
 
 async def test_an_alert_through_both_services(over: Over, fleets: Fleets, receiver: Receiver) -> None:

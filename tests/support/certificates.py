@@ -12,6 +12,39 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from msgspec import Struct
+
+
+class Files(Struct, frozen=True):
+    """Names in `directory` of an authority's certificate, and of one that it issued with its key."""
+
+    directory: Path
+    own: str = "server"
+    authority: str = "authority"
+
+    @property
+    def paths(self) -> tuple[str, str, str]:
+        """Of the authority's certificate, of one's own, and of its key."""
+        names = f"{self.authority}.crt", f"{self.own}.crt", f"{self.own}.key"
+        authority, own, key = (str(self.directory / name) for name in names)
+        return authority, own, key
+
+    @property
+    def configuration(self) -> dict[str, str]:
+        """Of a server that has them, and wants its clients to show one of the same authority."""
+        authority, own, key = self.paths
+        both = {"tls-cluster": "yes", "tls-replication": "yes"}
+        return {"tls-ca-cert-file": authority, "tls-cert-file": own, "tls-key-file": key, **both}
+
+    @property
+    def options(self) -> dict[str, str]:
+        """Of a client's connection, and of an address."""
+        return dict(zip(("ssl_ca_certs", "ssl_certfile", "ssl_keyfile"), self.paths, strict=True))
+
+    @property
+    def query(self) -> str:
+        """What the address of such a server ends with."""
+        return "?" + "&".join(f"{name}={path}" for name, path in self.options.items())
 
 
 class Authority:

@@ -15,6 +15,7 @@ import redis
 from redis.crc import key_slot
 
 from common.cluster import key_of
+from tests.support.certificates import Files
 from tests.support.servers import PATIENCE, Kind, Server, free_port
 
 SLOTS = 16384
@@ -24,15 +25,27 @@ PRIMARIES = 3
 class Cluster:
     """`nodes` are the primaries of the start, then their replicas in the same order."""
 
-    def __init__(self, kind: Kind, directory: Path, *, replicas: bool = False, timeout: int = 1000) -> None:
+    def __init__(
+        self,
+        kind: Kind,
+        directory: Path,
+        *,
+        replicas: bool = False,
+        timeout: int = 1000,
+        tls: Files | None = None,
+    ) -> None:
         count = PRIMARIES * (2 if replicas else 1)
-        self.nodes = [Server(kind, directory / f"node-{n}") for n in range(count)]
+        self.nodes = [Server(kind, directory / f"node-{n}", tls=tls) for n in range(count)]
+        self._tls = tls
         self._timeout = timeout
 
     @property
     def url(self) -> str:
         """For `redis.url`."""
-        return "redis+cluster://" + ",".join(f"{node.host}:{node.port}" for node in self.nodes)
+        nodes = ",".join(f"{node.host}:{node.port}" for node in self.nodes)
+        return (
+            f"redis+cluster://{nodes}" if self._tls is None else f"rediss+cluster://{nodes}{self._tls.query}"
+        )
 
     def start(self, *options: str) -> Self:
         """Start all with further options, and wait until they agree."""

@@ -11,14 +11,14 @@ import yaml
 from click.testing import CliRunner, Result
 
 from ops.cli import main
-from tests.support.servers import Server
+from tests.support.fleet import Where
 
 
 class Command:
     """The command with a configuration of its own; `destinations` are of type discard."""
 
     def __init__(
-        self, directory: Path, server: Server, destinations: tuple[str, ...] = ("pager", "chat")
+        self, directory: Path, server: Where, destinations: tuple[str, ...] = ("pager", "chat")
     ) -> None:
         self.server = server
         self.config = directory / "redispatch.yaml"

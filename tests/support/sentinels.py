@@ -14,9 +14,11 @@ from typing import Any, Self
 import redis
 
 from common.follow import follower
-from tests.support.servers import PATIENCE, Kind, Server, binary, free_port
+from tests.support.certificates import Files
+from tests.support.servers import PASSWORD, PATIENCE, Kind, Server, binary, free_port
 
 NAME = "alerts"  # of the service
+USER = "watcher"  # who asks the sentinels, where they have users
 QUORUM = 2
 
 
@@ -55,16 +57,22 @@ class Sentinel(Server):
 class Sentinels:
     """`servers` are the primary of the start and its replicas."""
 
-    def __init__(self, kind: Kind, directory: Path, *, down_after: int = 1000) -> None:
-        self.servers = [Server(kind, directory / f"server-{n}") for n in range(3)]
-        self.sentinels = [Sentinel(kind, directory / f"sentinel-{n}") for n in range(3)]
+    def __init__(
+        self, kind: Kind, directory: Path, *, down_after: int = 1000, tls: Files | None = None
+    ) -> None:
+        self.servers = [Server(kind, directory / f"server-{n}", tls=tls) for n in range(3)]
+        self.sentinels = [Sentinel(kind, directory / f"sentinel-{n}", tls=tls) for n in range(3)]
+        self._tls = tls
         self._down_after = down_after
 
     @property
     def url(self) -> str:
         """For `redis.url`."""
         nodes = ",".join(f"{sentinel.host}:{sentinel.port}" for sentinel in self.sentinels)
-        return f"redis+sentinel://{nodes}/{NAME}/0"
+        plain = f"+sentinel://{nodes}/{NAME}/0"
+        if self._tls is None:
+            return f"redis{plain}"
+        return f"rediss{plain}{self._tls.query}&sentinel_username={USER}&sentinel_password={PASSWORD}"
 
     def start(self, *options: str) -> Self:
         """Start all, the servers with further options, and wait until they know each other."""
@@ -83,7 +91,9 @@ class Sentinels:
     def _conf(self, own: int, ports: list[int]) -> list[str]:
         first, *replicas = self.servers
         lines = [
-            f"port {ports[own]}",
+            *self._listens(ports[own]),
+            f"unixsocket {self.sentinels[own].socket}",
+            f"user {USER} on >{PASSWORD} -@all +sentinel|master",  # all that we ask of it
             f"bind {first.host}",
             f"dir {self.sentinels[own].directory}",
             f"logfile {self.sentinels[own].directory / 'log'}",
@@ -95,6 +105,12 @@ class Sentinels:
         lines += [f"sentinel known-replica {NAME} {server.host} {server.port}" for server in replicas]
         others = [(n, port) for n, port in enumerate(ports) if n != own]
         return lines + [f"sentinel known-sentinel {NAME} {first.host} {port} {n:040x}" for n, port in others]
+
+    def _listens(self, port: int) -> list[str]:
+        if self._tls is None:
+            return [f"port {port}"]
+        told = {"port": 0, "tls-port": port, **self._tls.configuration}
+        return [f"{name} {value}" for name, value in told.items()]
 
     def _synced(self, replica: Server) -> bool:
         return "master_link_status:up" in replica.cli("INFO", "replication")

@@ -25,6 +25,7 @@ from redis.retry import Retry
 from common import rights
 from common.follow import follower
 from ops import embedded
+from tests.support.certificates import Files
 
 Kind = Literal["valkey", "redis", "cluster"]
 KINDS: tuple[Kind, ...] = ("valkey", "redis", "cluster")
@@ -72,12 +73,13 @@ def binary(kind: Kind) -> str:
 
 
 class Server:
-    """One server process; its data outlives `kill` and `restart`."""
+    """One server process; its data outlives `kill` and `restart`. With `tls` it has no port without."""
 
-    def __init__(self, kind: Kind, directory: Path, *, aof: bool = False) -> None:
+    def __init__(self, kind: Kind, directory: Path, *, aof: bool = False, tls: Files | None = None) -> None:
         self.kind = kind
         self.directory = directory
         self.aof = aof
+        self.tls = tls
         self.host = "127.0.0.1"
         self.port = 0
         self._options: tuple[str, ...] = ()
@@ -86,7 +88,8 @@ class Server:
     @property
     def url(self) -> str:
         """For a client over TCP."""
-        return f"redis://{self.host}:{self.port}/0"
+        plain = f"://{self.host}:{self.port}/0"
+        return f"redis{plain}" if self.tls is None else f"rediss{plain}{self.tls.query}"
 
     @property
     def bus(self) -> int:
@@ -146,9 +149,12 @@ class Server:
 
     def cli(self, *words: str | bytes | int) -> Any:
         """One command; its answer as RESP2 has it, with texts decoded. Raises redis.ResponseError."""
-        link = redis.Connection(
-            self.host,
-            self.port,
+        where: dict[str, Any] = {"host": self.host, "port": self.port}
+        make: Any = redis.Connection
+        if self.tls is not None:  # as a client redis-py would take 50 ms of each connection for it
+            where, make = {"path": str(self.socket)}, redis.UnixDomainSocketConnection
+        link = make(
+            **where,
             protocol=2,
             decode_responses=True,
             encoding_errors="backslashreplace",
@@ -174,7 +180,7 @@ class Server:
 
     def _launch(self) -> bool:
         command = [
-            *(binary(self.kind), "--bind", self.host, "--port", str(self.port), "--dir", str(self.directory)),
+            *(binary(self.kind), "--bind", self.host, *self._listens(), "--dir", str(self.directory)),
             *("--unixsocket", str(self.socket), "--logfile", str(self.directory / "log"), "--save", ""),
             *("--appendonly", "yes" if self.aof else "no", "--enable-debug-command", "yes"),
         ]
@@ -191,6 +197,12 @@ class Server:
             preexec_fn=follower(signal.SIGKILL),
         )
         return self._ready()
+
+    def _listens(self) -> list[str]:
+        if self.tls is None:
+            return ["--port", str(self.port)]
+        told = {"port": "0", "tls-port": str(self.port), **self.tls.configuration}
+        return [word for name, value in told.items() for word in (f"--{name}", value)]
 
     def _ready(self) -> bool:
         """Until it answers, or False when it ended instead."""

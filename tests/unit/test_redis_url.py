@@ -51,6 +51,13 @@ def test_cluster() -> None:
     )
 
 
+@pytest.mark.parametrize("begin", ["rediss://h", "rediss+sentinel://h/master", "rediss+cluster://h"])
+def test_versions_of_tls_by_their_names(begin: str) -> None:
+    assert parse(f"{begin}?ssl_min_version=TLSv1.3&client_name=c").plain.endswith(
+        "?ssl_min_version=772&client_name=c"
+    )
+
+
 @pytest.mark.parametrize(
     ("url", "expected"),
     [
@@ -69,6 +76,12 @@ def test_cluster() -> None:
         ("redis+cluster://h1?ssl=1", "ssl is no option of it; there are client_name, db, ssl_ca_certs"),
         ("redis://h?socket_timeout=1", "socket_timeout is no option of it"),
         ("redis://h?db=one", "db: expected a number"),
+        ("rediss://h?ssl_min_version=1.2", "ssl_min_version: expected TLSv1.2 or TLSv1.3"),
+        ("rediss+cluster://h?ssl_cert_reqs=some", "ssl_cert_reqs: expected none, optional or required"),
+        ("rediss+sentinel://h/m?ssl_check_hostname=maybe", "ssl_check_hostname: expected yes or no"),
+        ("redis://h?ssl_ca_certs=a", "ssl_ca_certs is an option of TLS: the address begins with rediss"),
+        ("redis+cluster://h?ssl_keyfile=a", "ssl_keyfile is an option of TLS: the address begins with"),
+        ("unix:///s?ssl_keyfile=a", "ssl_keyfile is an option of TLS: the address begins with rediss"),
         ("redis://me:12?45@h", "user and password: write ? # / @ in them as"),
         ("redis://me:12#45@h", "user and password: write ? # / @ in them as"),
         ("redis+cluster://me:12?45@h1,h2", "user and password: write ? # / @ in them as"),
