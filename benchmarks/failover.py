@@ -110,14 +110,14 @@ def kill_node(servers: Servers) -> float:
     return took
 
 
-def move_slots(servers: Servers) -> float:
+def move_slots(servers: Servers, *, at_once: bool = False) -> float:
     """The slot of every destination goes to the next server, with its keys."""
     assert isinstance(servers, Cluster)  # noqa: S101 - trials and servers go together
-    began = time.monotonic()
+    move, began = servers.move_at_once if at_once else servers.move, time.monotonic()
     for name in DESTINATIONS:
         slot = slot_of(keys.stream(NAMESPACE, name))
         source, primaries = servers.owner(slot), servers.primaries()
-        servers.move(slot, primaries[(primaries.index(source) + 1) % len(primaries)])
+        move(slot, primaries[(primaries.index(source) + 1) % len(primaries)])
     return time.monotonic() - began
 
 
@@ -145,8 +145,12 @@ TRIALS: dict[str, tuple[str, Callable[[Servers], float]]] = {
     "failover by hand": ("sentinel", by_hand),
     "node killed": ("cluster", kill_node),
     "slots moved": ("cluster", move_slots),
+    "slots moved at once": ("cluster", partial(move_slots, at_once=True)),
     "100 failovers": ("cluster", in_a_row),
 }
+
+
+ALONE: dict[str, Kind] = {"slots moved at once": "valkey"}  # the other one has no such thing
 
 
 async def trial(what: str, kind: Kind, durability: str, rate: float, directory: Path) -> Seen:
@@ -293,7 +297,7 @@ def main(rate: float, trials: tuple[str, ...], kinds: tuple[Kind, ...], how: tup
     """What failovers do to a steady load."""
     console, seen = Console(width=150), []
     for what in trials or TRIALS:
-        for kind in kinds or KINDS:
+        for kind in [kind for kind in kinds or KINDS if kind == ALONE.get(what, kind)]:
             for durability in how or ("written", "replicated"):
                 with tempfile.TemporaryDirectory(prefix="redispatch-failover-") as directory:
                     seen.append(uvloop.run(trial(what, kind, durability, rate, Path(directory))))

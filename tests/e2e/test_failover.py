@@ -60,7 +60,7 @@ async def test_a_primary_that_is_killed(fleets: Fleets, sentinels: Callable[[Kin
 async def test_a_cluster_whose_slots_move_and_whose_servers_go(
     fleets: Fleets, cluster: Callable[[Kind], Cluster]
 ) -> None:
-    """The destination's slot, under load: moved, handed to the replica, and left without its server."""
+    """The destination's slot, under load: moved both ways, handed to the replica, left without its server."""
     servers = await asyncio.to_thread(cluster, "valkey")
     fleet = await fleets(servers, ingest=REPLICATED)
     ingest, dispatcher = await fleet.both()
@@ -68,7 +68,9 @@ async def test_a_cluster_whose_slots_move_and_whose_servers_go(
     async with fleet.load(ingest):
         await fleet.flowing()
         source = servers.owner(slot)
-        target = next(node for node in servers.primaries() if node is not source)
+        between, target = (node for node in servers.primaries() if node is not source)
+        await asyncio.to_thread(servers.move_at_once, slot, between)
+        await fleet.flowing()
         await asyncio.to_thread(servers.move, slot, target)
         await fleet.flowing()
         took_over = await asyncio.to_thread(servers.fail_over, target)

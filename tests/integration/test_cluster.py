@@ -22,7 +22,7 @@ from common.snapshot import snapshot
 from common.trouble import Kind, kind_of
 from common.units import Duration
 from common.wire import Wire
-from dispatcher.take import make_group, take
+from dispatcher.take import make_group, take, wait_for_bell
 from ingest.append import Appender
 from ingest.event import Event, Unavailable
 from ingest.receipt import Receipts
@@ -121,6 +121,25 @@ async def test_a_slot_that_has_moved(cluster: Cluster, redis: Redis, wire: Wire)
         assert await redis.execute_command("GET", key) == b"1"
         assert target.cli("GET", key) == "1"
     finally:
+        cluster.move(slot_of(key), source)
+
+
+async def test_a_server_that_prefers_names_and_knows_none(cluster: Cluster, redis: Redis, wire: Wire) -> None:
+    """It says that the slot is at `?`: at the host where it was asked, then."""
+    key = "moved"
+    source = cluster.owner(slot_of(key))
+    target = next(node for node in cluster.nodes if node is not source)
+    for client in (wire, redis):
+        await client.execute_command("SET", key, 1)
+    source.cli("CONFIG", "SET", "cluster-preferred-endpoint-type", "hostname")
+    try:
+        cluster.move(slot_of(key), target)
+        with pytest.raises(errors.ResponseError, match=f":{target.port}$"):
+            source.cli("GET", key)
+        for client in (wire, redis):
+            assert await client.execute_command("GET", key) == b"1"
+    finally:
+        source.cli("CONFIG", "SET", "cluster-preferred-endpoint-type", "ip")
         cluster.move(slot_of(key), source)
 
 
@@ -256,6 +275,60 @@ async def test_a_destination_while_its_slot_moves(cluster: Cluster, redis: Redis
     finally:
         await asyncio.to_thread(cluster.move, slots()["one"], source)
         await appender.close()
+
+
+async def test_a_destination_whose_slot_moves_at_once(cluster: Cluster, redis: Redis, wire: Wire) -> None:
+    """With all that is in work; whoever waits for the bell hears it there. And back, while alerts come."""
+    at = keys.Destination(NAMESPACE, "one")
+    made = settings(cluster)
+    appender = Appender(redis, made, Router(made), cluster=True)
+    await make_group(redis, at)
+    await appender.submit([event(n) for n in range(10)])
+    taken = await take(wire, at, "a", 3)
+    in_work = [[entry.id, "a", 1] for entry in taken.entries]
+    source = cluster.owner(slots()["one"])
+    target = next(node for node in cluster.nodes if node is not source)
+    [(last, _)] = source.cli("XREVRANGE", at.stream, "+", "-", "COUNT", 1)
+    waits = connect.client(Section(url=cluster.url), blocking=60)
+    bell = asyncio.create_task(wait_for_bell(waits, at, last, 60_000))
+    over = asyncio.Event()
+    try:
+        await eventually(lambda: "flags=b" in source.cli("CLIENT", "LIST"), "somebody waits")
+        await asyncio.to_thread(cluster.move_at_once, slots()["one"], target)
+        assert not bell.done()
+        load = asyncio.create_task(submit_until(over, appender))
+        async with asyncio.timeout(20):
+            await bell
+        assert owned(target.cli("XPENDING", at.stream, keys.GROUP, "-", "+", 10)) == in_work
+    finally:
+        await asyncio.to_thread(cluster.move_at_once, slots()["one"], source)
+        over.set()
+        await waits.aclose()
+    stored = await load
+    assert owned(source.cli("XPENDING", at.stream, keys.GROUP, "-", "+", 10)) == in_work
+    seen = await snapshot(redis, NAMESPACE, "one")
+    assert (seen.depth, seen.in_flight, seen.unaccounted) == (stored, 3, 0)
+    assert len((await take(wire, at, "a", 9999)).entries) == stored - 3
+    await appender.close()
+
+
+def owned(pending: list[Any]) -> list[list[Any]]:
+    """Of each entry in work its id, its owner, and how often it was delivered."""
+    return [[entry, consumer, count] for entry, consumer, _, count in pending]
+
+
+async def submit_until(over: asyncio.Event, appender: Appender) -> int:
+    """One alert after the other, each until it is there; how many there are, the first ten besides."""
+    for n in count(10):
+        while True:
+            try:
+                await appender.submit([event(n)])
+                break
+            except Unavailable:
+                await asyncio.sleep(0.01)
+        if over.is_set():
+            return n + 1
+    raise AssertionError("an end of count()")
 
 
 async def test_moves_and_broken_connections_leave_nothing_behind(
