@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from tests.support.cluster import Cluster, slot_of
 from tests.support.fleet import AT, Fleets
+from tests.support.receiver import Answer, Receiver, Request
 from tests.support.sentinels import Sentinels
 from tests.support.servers import Kind
 
@@ -57,10 +60,17 @@ async def test_a_primary_that_is_killed(fleets: Fleets, sentinels: Callable[[Kin
     assert (ingest.process.code, dispatcher.process.code) == (None, None)
 
 
+def not_at_first(request: Request, come: Counter[str]) -> Answer:
+    """Every fourth delivery has to come twice."""
+    come[request.id] += 1
+    return Answer(503 if come[request.id] == 1 and len(come) % 4 == 0 else 200)
+
+
 async def test_a_cluster_whose_slots_move_and_whose_servers_go(
-    fleets: Fleets, cluster: Callable[[Kind], Cluster]
+    fleets: Fleets, receiver: Receiver, cluster: Callable[[Kind], Cluster]
 ) -> None:
     """The destination's slot, under load: moved both ways, handed to the replica, left without its server."""
+    receiver.default = partial(not_at_first, come=Counter())
     servers = await asyncio.to_thread(cluster, "valkey")
     fleet = await fleets(servers, ingest=REPLICATED)
     ingest, dispatcher = await fleet.both()
