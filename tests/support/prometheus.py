@@ -72,8 +72,10 @@ class Prometheus:
         """The first answer to a comparison that is not empty."""
 
         async def look() -> list[dict[str, Any]]:
-            await asyncio.sleep(LOOK)
-            return await self.query(expression)
+            found = await self.query(expression)
+            if not found:
+                await asyncio.sleep(LOOK)
+            return found
 
         return list(await eventually(look, expression, deadline))
 

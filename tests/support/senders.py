@@ -56,7 +56,7 @@ groups:
   - name: queues
     rules:
       - alert: QueueDeep
-        expr: depth > 10
+        expr: last_over_time(depth[1m]) > 10  # a scrape that came too late resolves nothing
         labels: {severity: critical}
         annotations: {summary: "depth is {{ $value }}"}
 """
@@ -105,6 +105,7 @@ COLLECTD = """
 Hostname "web-1"
 FQDNLookup false
 Interval 1
+Timeout 60
 BaseDir "{base}"
 LoadPlugin filecount
 LoadPlugin threshold
