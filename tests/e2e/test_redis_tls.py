@@ -52,9 +52,9 @@ def over(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Over]:
     made.server.kill()
 
 
-async def said_of(url: str) -> str:
+async def said_of(url: str, timeout: float = 20) -> str:
     """What a person is told of an address that can't be used."""
-    section = Section(url=url, timeout=Duration(2))
+    section = Section(url=url, timeout=Duration(timeout))
     redis = connect.client(section)
     try:
         with pytest.raises(errors.RedisError) as raised:
@@ -115,7 +115,7 @@ async def test_what_is_wrong_with_files_names_and_ports(over: Over) -> None:
         "The name or address that it is asked by has to be in it."
     )
     plain = over.url(**GOOD).replace(str(over.port), str(over.server.port))
-    assert "with TLS on this port" in await said_of(plain)
+    assert "with TLS on this port" in await said_of(plain, timeout=1)  # it waits for more, and so do we
     told = await said_of(f"redis://127.0.0.1:{over.port}/0")
     assert told == "can't be reached (it hung up): is it running, or does it want TLS (rediss://)?"
 
