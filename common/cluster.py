@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Any, TypeAlias
 
 from redis import exceptions as errors
@@ -88,7 +89,8 @@ class Cluster(Redis):
         """Where the key is, as far as is known; any node for None."""
         if key is None:
             return next(iter(self.nodes.values()))
-        node = self._slots[key_slot(key.encode() if isinstance(key, str) else key)]
+        name = key if isinstance(key, str) else key.decode()
+        node = self._slots[_slot(name[: name.find("}") + 1] or name)]
         if node is None:
             self.doubtful = True
             raise errors.ClusterDownError("Hash slot not served", status_code="CLUSTERDOWN")
@@ -196,6 +198,12 @@ class Cluster(Redis):
         if address in self._order:
             self._order.remove(address)
         self._order.append(address)
+
+
+@lru_cache(maxsize=4096)
+def _slot(tag: str) -> int:
+    """That of all keys that begin with this hash tag; ours do."""
+    return int(key_slot(tag.encode()))
 
 
 def _host(told: str, asked: Address) -> str:

@@ -11,6 +11,7 @@ from typing import Any
 
 import hiredis
 from redis import exceptions as errors
+from redis._parsers.hiredis import NOT_ENOUGH_DATA
 from redis.asyncio import Connection, SSLConnection, UnixDomainSocketConnection
 from redis.asyncio.connection import AbstractConnection
 
@@ -19,6 +20,9 @@ from common.trouble import Kind, kind_of
 
 # It is, or may be, a primary no more: whoever looks for it again finds the one there is now.
 _MOVED_ON = frozenset((Kind.READONLY, Kind.NOREPLICAS))
+
+
+FOREVER = 86_400.0  # seconds, where no time-out was set
 
 
 def moved_on(reply: object) -> bool:
@@ -54,19 +58,32 @@ class QuickConnection(AbstractConnection):
 
     async def replies(self, count: int, patience: float | None = None) -> list[Any]:
         """That many replies, errors of single commands in their places, within `patience` seconds."""
-        most = self.socket_timeout if patience is None else patience
-        writer = self._writer
-        parser: Any = self._parser  # the base class of parsers does not say that they read
-        if writer is None:
+        most = patience or self.socket_timeout or FOREVER
+        stream = self._reader
+        if stream is None:
             raise errors.ConnectionError("not connected")
+        late = asyncio.get_running_loop().call_later(most, stream.set_exception, TimeoutError())
         try:
-            async with asyncio.timeout(most):
-                await writer.drain()
-                return [await parser.read_response() for _ in range(count)]
+            return await self._read(count)
         except TimeoutError as fault:
             raise errors.TimeoutError(f"no answer within {most} s") from fault
         except (OSError, RuntimeError) as fault:
             raise errors.ConnectionError(str(fault)) from fault
+        finally:
+            late.cancel()
+
+    async def _read(self, count: int) -> list[Any]:
+        parser: Any = self._parser  # whose own way costs two coroutines for each reply
+        told: list[Any] = []
+        while len(told) < count:
+            reply = parser._reader.gets()
+            if reply is NOT_ENOUGH_DATA:
+                await parser.read_from_socket()
+            elif isinstance(reply, errors.ConnectionError):
+                raise reply
+            else:
+                told.append(reply)
+        return told
 
     async def connect_check_health(
         self, check_health: bool = True, retry_socket_connect: bool = True

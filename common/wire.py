@@ -52,6 +52,14 @@ class _Line:
             await self.hang_up()  # and it is found again with the next call
         return replies
 
+    async def exchange(self, commands: Sequence[Command]) -> list[Any]:
+        """Both, where nothing else is to be sent in between."""
+        try:
+            return await self.receive(await self.send(commands))
+        except BaseException:  # whatever it was
+            await self.hang_up()
+            raise
+
     async def hang_up(self) -> None:
         """What still comes would answer the next call."""
         if self._connection is not None:
@@ -65,48 +73,52 @@ class _Line:
 
 
 class _Part(Struct):
-    """What goes to one node of a Cluster, and what comes back; `places` are those in the whole."""
+    """What goes to one node of a Cluster, and what comes back; `places` are those of its commands"""
 
     node: Node
-    asking: bool
     line: _Line
+    asking: bool
     places: list[int] = []
+    words: list[Command] = []
     due: int = 0  # replies to what was sent; on a line that another part may use, too
     replies: list[Any] = []
     last: list[Any] = []
     fault: errors.RedisError | None = None
 
-    @property
-    def late(self) -> bool:
-        """Whether the server did not answer in time."""
-        return isinstance(self.fault, errors.TimeoutError)
+    def add(self, place: int, command: Command) -> None:
+        """One more command."""
+        self.places.append(place)
+        self.words += (_ASKING, command) if self.asking else (command,)
 
-    async def send(self, commands: Sequence[Command], after: Command | None) -> None:
-        """Send its share of the commands."""
-        own = [commands[place] for place in self.places]
-        if self.asking:
-            own = [word for command in own for word in (_ASKING, command)]
+    async def send(self, after: Command | None) -> bool:
+        """Send it; False when the server let us wait in vain."""
         try:
-            self.due = await self.line.send(own if after is None else (*own, after))
+            self.due = await self.line.send(self.words if after is None else (*self.words, after))
         except errors.RedisError as fault:
-            await self._broke(fault)
+            return await self._broke(fault)
+        return True
 
-    async def receive(self, patience: float | None) -> None:
-        """Wait for the replies, if anything was sent."""
-        if self.fault is not None or not self.due:
-            return
+    async def receive(self, patience: float | None) -> bool:
+        """Wait for the replies, if anything was sent; False as above."""
+        if not self.due:
+            return True
         try:
             replies = await self.line.receive(self.due, patience)
         except errors.RedisError as fault:
-            await self._broke(fault)
-            return
-        end = len(self.places) * (2 if self.asking else 1)
+            return await self._broke(fault)
+        self.heard(replies)
+        return True
+
+    def heard(self, replies: list[Any]) -> None:
+        """These are the replies to what was sent."""
+        end = len(self.words)
         self.replies = replies[1:end:2] if self.asking else replies[:end]
         self.last = replies[end:]
 
-    async def _broke(self, fault: errors.RedisError) -> None:
+    async def _broke(self, fault: errors.RedisError) -> bool:
         self.fault = fault
         await self.line.hang_up()
+        return not isinstance(fault, errors.TimeoutError)
 
 
 class Wire:
@@ -146,13 +158,7 @@ class Wire:
         async with self._turn:
             if self._cluster is not None:
                 return await self._spread(self._cluster, commands, after)
-            line = self._line
-            try:
-                due = await line.send(commands if after is None else (*commands, after))
-                return await line.receive(due)
-            except BaseException:  # whatever it was
-                await line.hang_up()
-                raise
+            return await self._line.exchange(commands if after is None else (*commands, after))
 
     async def close(self) -> None:
         """Give the connections back."""
@@ -170,40 +176,33 @@ class Wire:
         if self._seen != cluster.changes:
             await self._tidy(cluster)
         nodes = [cluster.at(key_of(command)) for command in commands]
+        told: list[Any] = []
         if nodes and nodes.count(nodes[0]) == len(nodes):
-            told = await self._alone(cluster, nodes[0], commands, after)
+            told = await self._alone(cluster, nodes[0], commands if after is None else (*commands, after))
             if not any(isinstance(reply, Exception) for reply in told):
                 return told  # the usual case of a lane
-            places = list(range(len(commands)))
-            alone = _Part(nodes[0], False, self._to(nodes[0]), places)
-            alone.replies, alone.last = told[: len(commands)], told[len(commands) :]
-            parts = [alone]
+        parts = self._parts(((node, False, place) for place, node in enumerate(nodes)), commands)
+        if told:
+            parts[0].heard(told)
         else:
-            parts = self._parts((node, False, place) for place, node in enumerate(nodes))
-            await _exchange(cluster, parts, commands, after)
+            await _exchange(cluster, parts, after)
         replies: list[Any] = [None] * len(commands)
         last: list[Any] = []
         for _ in range(REDIRECTS):
             due = _told(cluster, parts, replies, last)
             if not due:
                 return replies + last
-            parts = self._parts(due)
-            await _exchange(cluster, parts, commands, after)
+            parts = self._parts(due, commands)
+            await _exchange(cluster, parts, after)
         _told(cluster, parts, replies, last)
         return replies + last
 
-    async def _alone(
-        self, cluster: Cluster, node: Node, commands: Sequence[Command], after: Command | None
-    ) -> list[Any]:
+    async def _alone(self, cluster: Cluster, node: Node, commands: Sequence[Command]) -> list[Any]:
         """All of it at one node, without the bookkeeping that several need."""
-        line = self._to(node)
         try:
-            due = await line.send(commands if after is None else (*commands, after))
-            return await line.receive(due)
-        except BaseException as fault:
-            await line.hang_up()
-            if isinstance(fault, errors.RedisError):
-                cluster.heard(fault, node)
+            return await self._to(node).exchange(commands)
+        except errors.RedisError as fault:
+            cluster.heard(fault, node)
             raise
 
     def _to(self, node: Node) -> _Line:
@@ -212,13 +211,13 @@ class Wire:
             line = self._lines[node] = _Line(node.pool)
         return line
 
-    def _parts(self, due: Iterable[tuple[Node, bool, int]]) -> list[_Part]:
+    def _parts(self, due: Iterable[tuple[Node, bool, int]], commands: Sequence[Command]) -> list[_Part]:
         parts: dict[tuple[Node, bool], _Part] = {}
         for node, asking, place in due:
             part = parts.get((node, asking))
             if part is None:
-                part = parts[node, asking] = _Part(node, asking, self._to(node))
-            part.places.append(place)
+                part = parts[node, asking] = _Part(node, self._to(node), asking)
+            part.add(place, commands[place])
         return list(parts.values())
 
     async def _tidy(self, cluster: Cluster) -> None:
@@ -237,23 +236,23 @@ def _told(
     """Put replies in their places; what is to be sent again, and where to."""
     due: list[tuple[Node, bool, int]] = []
     for part in parts:
-        if not all(isinstance(reply, errors.AskError) for reply in part.replies):
-            last += part.last  # one that sent all of them on has nothing to tell
+        moved = 0
         for place, reply in zip(part.places, part.replies, strict=True):
             replies[place] = reply
             if isinstance(reply, errors.AskError):
                 due.append((cluster.follow(reply, part.node), not for_good(reply), place))
+                moved += 1
             elif isinstance(reply, errors.RedisError):
                 cluster.heard(reply, part.node)
+        if moved < len(part.places):  # one that sent all of them on has nothing to tell
+            last += part.last
     return due
 
 
-async def _exchange(
-    cluster: Cluster, parts: Sequence[_Part], commands: Sequence[Command], after: Command | None
-) -> None:
+async def _exchange(cluster: Cluster, parts: Sequence[_Part], after: Command | None) -> None:
     """Send all before any reply is waited for; raises the first fault when all have been heard."""
     try:
-        await _ask_all(parts, commands, after)
+        await _ask_all(parts, after)
     except BaseException:  # cancelled
         for part in parts:
             await part.line.hang_up()
@@ -265,15 +264,13 @@ async def _exchange(
         raise faulty[0][1]
 
 
-async def _ask_all(parts: Sequence[_Part], commands: Sequence[Command], after: Command | None) -> None:
+async def _ask_all(parts: Sequence[_Part], after: Command | None) -> None:
     """Servers that do not answer are waited for once, not one after the other."""
     patience: float | None = None
     for part in parts:
-        await part.send(commands, after)
-        if part.late:
+        if not await part.send(after):
             patience = LATE
             break  # the others get their share when all of it is repeated
     for part in parts:
-        await part.receive(patience)
-        if part.late:
+        if not await part.receive(patience):
             patience = LATE

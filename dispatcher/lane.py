@@ -79,6 +79,7 @@ class Lane:
         self._fetcher = Fetcher(replica, self.name, self._fetched, self._conclude_claimed)
         self._taking = Wire(replica.redis)
         self._claiming = Wire(replica.redis)
+        self._bell = Wire(replica.bell)
         self._surely_mine = min(SURELY_MINE, replica.settings.dispatcher.visibility_timeout.ms // 6)
         # Never all slots at once: while Redis settles one part, the next is read and sent.
         self._most = max(1, min(MOST, self._slots // 4))
@@ -147,7 +148,7 @@ class Lane:
         if taken.next_due >= 0:
             longest = min(longest, taken.next_due - self.replica.clock.now())
         if longest > 0:
-            await wait_for_bell(self.replica.bell, self.keys, taken.last, longest)
+            await wait_for_bell(self._bell, self.keys, taken.last, longest)
 
     async def take_over(self, entries: Sequence[Entry]) -> None:
         """Begin with entries that were reclaimed. Behind a closed gate they wait with the others; they use up
@@ -298,6 +299,7 @@ class Lane:
             await self._batches.close()
         await self._taking.close()
         await self._claiming.close()
+        await self._bell.close()
         await self.settler.close()
         await self._eraser.close()
         self.in_work.clear()

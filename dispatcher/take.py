@@ -92,9 +92,9 @@ def _taken(looked: list[Any], read: list[Any] | None) -> Taken:
     )
 
 
-async def wait_for_bell(redis: Redis, keys: Destination, last: str, ms: int) -> None:
+async def wait_for_bell(wire: Wire, keys: Destination, last: str, ms: int) -> None:
     """Return when the stream grows beyond `last`, or after `ms`. Reads for nobody."""
-    await redis.execute_command("XREAD", "COUNT", 1, "BLOCK", ms, "STREAMS", keys.stream, last)
+    await wire.execute_command("XREAD", "COUNT", 1, "BLOCK", ms, "STREAMS", keys.stream, last)
 
 
 async def make_group(redis: Redis, keys: Destination) -> bool:
