@@ -290,7 +290,8 @@ async def test_a_destination_whose_slot_moves_at_once(cluster: Cluster, redis: R
     target = next(node for node in cluster.nodes if node is not source)
     [(last, _)] = source.cli("XREVRANGE", at.stream, "+", "-", "COUNT", 1)
     waits = connect.client(Section(url=cluster.url), blocking=60)
-    bell = asyncio.create_task(wait_for_bell(waits, at, last, 60_000))
+    waiting = Wire(waits)
+    bell = asyncio.create_task(wait_for_bell(waiting, at, last, 60_000))
     over = asyncio.Event()
     try:
         await eventually(lambda: "flags=b" in source.cli("CLIENT", "LIST"), "somebody waits")
@@ -303,6 +304,7 @@ async def test_a_destination_whose_slot_moves_at_once(cluster: Cluster, redis: R
     finally:
         await asyncio.to_thread(cluster.move_at_once, slots()["one"], source)
         over.set()
+        await waiting.close()
         await waits.aclose()
     stored = await load
     assert owned(source.cli("XPENDING", at.stream, keys.GROUP, "-", "+", 10)) == in_work
