@@ -12,6 +12,7 @@ from common.http import Site, serve
 from common.units import Address
 from ops import healthcheck
 from tests.support.certificates import Authority
+from tests.support.listener import Listener
 from tests.support.servers import free_port
 
 ENVIRON = {
@@ -66,6 +67,5 @@ async def test_somebody_who_answers_something_else() -> None:
         writer.write(b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n\r\n")
         writer.close()
 
-    async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
-        port = server.sockets[0].getsockname()[1]
-        assert await asyncio.to_thread(healthcheck.fault, Address("", port)) == "answers 503"
+    async with Listener(answer) as listener:
+        assert await asyncio.to_thread(healthcheck.fault, Address("", listener.port)) == "answers 503"

@@ -23,6 +23,7 @@ from dispatcher.destinations.post import Poster
 from dispatcher.destinations.tls import Tls, TlsFault, context
 from tests.support.certificates import Authority
 from tests.support.deliveries import webhook
+from tests.support.listener import Listener
 from tests.support.raw import OK, RawServer, answering
 
 DEADLINE = 30.0
@@ -40,14 +41,12 @@ async def https(context: SSLContext) -> AsyncIterator[str]:
             await reader.readuntil(b"\r\n\r\n")
             writer.write(OK)
             await writer.drain()
+            writer.close()
         except (asyncio.IncompleteReadError, ConnectionError):
             pass  # the client did not like what it saw
-        finally:
-            writer.close()
 
-    server = await asyncio.start_server(answer, "127.0.0.1", 0, ssl=context)
-    async with server:
-        yield f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}/hook"
+    async with Listener(answer, context) as listener:
+        yield f"https://127.0.0.1:{listener.port}/hook"
 
 
 async def posted(url: str, tls: Tls) -> Outcome:

@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+from tests.support.listener import Listener
+
 
 @asynccontextmanager
 async def claiming(version: str) -> AsyncIterator[str]:
@@ -13,18 +15,12 @@ async def claiming(version: str) -> AsyncIterator[str]:
     info = f"# Server\r\nredis_version:{version}\r\nredis_mode:standalone\r\naof_enabled:1\r\n"
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        try:
-            while command := await _command(reader):
-                asked = command[0].upper() == b"INFO"
-                writer.write(f"${len(info)}\r\n{info}\r\n".encode() if asked else b"+OK\r\n")
-        finally:
-            writer.transport.abort()
+        while command := await _command(reader):
+            asked = command[0].upper() == b"INFO"
+            writer.write(f"${len(info)}\r\n{info}\r\n".encode() if asked else b"+OK\r\n")
 
-    server = await asyncio.start_server(serve, "127.0.0.1", 0)
-    try:
-        yield f"redis://127.0.0.1:{server.sockets[0].getsockname()[1]}/0"
-    finally:
-        server.close()
+    async with Listener(serve) as listener:
+        yield f"redis://127.0.0.1:{listener.port}/0"
 
 
 async def _command(reader: asyncio.StreamReader) -> list[bytes]:

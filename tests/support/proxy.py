@@ -10,15 +10,16 @@ import asyncio
 from types import TracebackType
 from typing import Self
 
+from tests.support.listener import Listener
+
 
 class Proxy:
     """Passes everything until told otherwise."""
 
     def __init__(self, host: str, port: int) -> None:
         self._target = (host, port)
-        self._listener: asyncio.Server | None = None
+        self._listener = Listener(self._accept)
         self._links: set[asyncio.StreamWriter] = set()
-        self._tasks: set[asyncio.Task[None]] = set()
         self._open = asyncio.Event()
         self._open.set()
         self._refusing = False
@@ -36,19 +37,12 @@ class Proxy:
 
     async def start(self) -> Self:
         """Listen."""
-        self._listener = await asyncio.start_server(self._accept, "127.0.0.1", 0)
-        self.port = self._listener.sockets[0].getsockname()[1]
+        self.port = (await self._listener.start()).port
         return self
 
     async def close(self) -> None:
         """Stop listening and break what is connected."""
-        if self._listener is not None:
-            self._listener.close()
-        self.thaw()
-        self.cut()
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._listener.close()
 
     async def __aenter__(self) -> Self:
         return await self.start()
@@ -101,17 +95,8 @@ class Proxy:
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections += 1
         await self._tell()
-        if self._refusing:
-            writer.transport.abort()
-            return
-        task = asyncio.current_task()
-        if task is not None:
-            self._tasks.add(task)
-        try:
+        if not self._refusing:
             await _Link(self, reader, writer).run(*self._target)
-        finally:
-            if task is not None:
-                self._tasks.discard(task)
 
     async def _tell(self) -> None:
         async with self._changed:
@@ -152,7 +137,6 @@ class _Link:
         try:
             reader, writer = await asyncio.open_connection(host, port)
         except OSError:  # the server is away: so is the client's connection
-            self._writer.transport.abort()
             return
         ends = {self._writer, writer}
         self._proxy._links |= ends

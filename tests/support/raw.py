@@ -10,6 +10,8 @@ from collections.abc import Awaitable, Callable
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
+from tests.support.listener import Listener
+
 
 class RawRequest(NamedTuple):
     """One request; `connection` and `number` (on that connection) count from 1."""
@@ -32,8 +34,7 @@ class RawServer:
         self.requests: list[RawRequest] = []
         self.port = 0
         self._handler = handler
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._server: asyncio.Server | None = None
+        self._listener = Listener(self._serve)
 
     @property
     def url(self) -> str:
@@ -41,29 +42,17 @@ class RawServer:
         return f"http://127.0.0.1:{self.port}/hook"
 
     async def __aenter__(self) -> Self:
-        self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0)
-        self.port = self._server.sockets[0].getsockname()[1]
+        self.port = (await self._listener.start()).port
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, fault: BaseException | None, trace: TracebackType | None
     ) -> None:
-        assert self._server is not None
-        self._server.close()
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-        await self._server.wait_closed()
+        await self._listener.close()
 
-    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections += 1
-        task = asyncio.create_task(self._serve(self.connections, reader, writer))
-        self._tasks.add(task)
-
-    async def _serve(
-        self, connection: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
-    ) -> None:
-        number = 0
+        connection, number = self.connections, 0
         try:
             while not writer.is_closing():
                 number += 1
@@ -73,8 +62,6 @@ class RawServer:
                 await self._handler(self.requests[-1], writer)
         except (asyncio.IncompleteReadError, ConnectionError):
             pass  # the client has gone
-        finally:
-            writer.transport.abort()
 
 
 def _length(head: bytes) -> int:

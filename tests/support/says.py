@@ -11,6 +11,7 @@ from contextlib import suppress
 from typing import Self
 
 from common.units import Address
+from tests.support.listener import Listener
 
 
 class Says:
@@ -23,31 +24,24 @@ class Says:
         self.silent = False
         self.asked = 0
         self.at = Address("127.0.0.1", 0)
-        self._server: asyncio.Server | None = None
-        self._links: set[asyncio.StreamWriter] = set()
+        self._listener = Listener(self._answer)
 
     async def start(self) -> Self:
         """Listen."""
-        self._server = await asyncio.start_server(self._answer, self.at.host, 0)
-        self.at = Address(self.at.host, self._server.sockets[0].getsockname()[1])
+        await self._listener.start()
+        self.at = Address(self.at.host, self._listener.port)
         return self
 
     async def close(self) -> None:
         """Stop listening, and hang up."""
-        if self._server is not None:
-            self._server.close()
-        for link in self._links:
-            link.close()
+        await self._listener.close()
 
     async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._links.add(writer)
         with suppress(OSError):
             while await reader.read(4096):
                 self.asked += 1
                 if not self.silent:
                     writer.write(self._told())
-        self._links.discard(writer)
-        writer.close()
 
     def _told(self) -> bytes:
         if self.raw:
