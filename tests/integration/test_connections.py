@@ -132,15 +132,15 @@ async def test_a_request_that_meets_the_end_of_its_connection_is_answered_or_nev
     idle, answered, lost = 0.05, 0, 0
     async with served(Ingest(), keepalive=idle) as site:
         for turn in range(60):
-            wire = await opened(site)
-            await asyncio.sleep(idle + (turn % 13 - 6) / 1000)  # the pause is what is tried
-            wire.send(REQUEST)
-            try:
-                assert (await wire.reply()).status in (200, 201)
-                answered += 1
-            except (asyncio.IncompleteReadError, ConnectionError):
-                lost += 1
-            await close(wire)
+            async with Wire(site.address) as wire:
+                try:
+                    await ask(wire)
+                    await asyncio.sleep(idle + (turn % 13 - 6) / 1000)  # the pause is what is tried
+                    wire.send(REQUEST)
+                    assert (await wire.reply()).status in (200, 201)
+                    answered += 1
+                except (asyncio.IncompleteReadError, ConnectionError):
+                    lost += 1
         assert len(site.memory.events) == answered
     assert answered + lost == 60
 

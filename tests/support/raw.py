@@ -7,6 +7,7 @@ import asyncio
 import json
 import ssl
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
@@ -112,7 +113,8 @@ class Wire:
         self, kind: type[BaseException] | None, fault: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.writer.transport.abort()
-        await asyncio.wait([asyncio.create_task(self.writer.wait_closed())])
+        with suppress(OSError):  # how it broke is told where it was read
+            await self.writer.wait_closed()
 
     def send(self, *parts: bytes) -> None:
         """Write them at once."""
