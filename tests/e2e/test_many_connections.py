@@ -6,6 +6,7 @@ import sys
 
 import aiohttp
 
+from tests.support.fleet import PATIENCE
 from tests.support.processes import Processes, wait_ready
 from tests.support.raw import Wire
 from tests.support.servers import Server, free_port
@@ -17,7 +18,7 @@ async def test_idle_connections_keep_nobody_out(processes: Processes, valkey: Se
     listen = f"127.0.0.1:{free_port()}"
     file = processes.config(
         {
-            "redis": {"url": valkey.url},
+            "redis": {"url": valkey.url, "timeout": PATIENCE},
             "ingest": {"listen": listen},
             "destinations": [{"name": "sink", "type": "discard"}],
         }

@@ -21,6 +21,7 @@ import aiohttp
 import pytest
 
 from tests.support.certificates import Authority
+from tests.support.fleet import PATIENCE
 from tests.support.processes import DEADLINE, Process, Processes
 from tests.support.servers import Server, free_port
 
@@ -53,7 +54,7 @@ class Place:
         }
         return self.processes.config(
             {
-                "redis": {"url": f"redis://127.0.0.1:{self.redis}/0"},
+                "redis": {"url": f"redis://127.0.0.1:{self.redis}/0", "timeout": PATIENCE},
                 "ingest": {"listen": f"127.0.0.1:{self.ingest}", "workers": self.workers, "tls": self.tls},
                 "dispatcher": {"listen": f"127.0.0.1:{self.dispatcher}", "drain_timeout": "5s"},
                 "console": {"listen": f"127.0.0.1:{self.console}"},
@@ -69,7 +70,7 @@ class Place:
     async def up(self, *more: str) -> Process:
         """`redispatch up`, when it says that it is."""
         process = await self.processes.redispatch(*self.words(*more), config=self.config())
-        await process.wait_line("^Ctrl-C stops it")
+        await process.wait_line("^Ctrl-C stops it", 2 * DEADLINE)  # what was killed may have to end first
         return process
 
     def quiet(self) -> bool:
