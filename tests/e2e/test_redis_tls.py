@@ -145,7 +145,7 @@ async def test_files_that_are_replaced(over: Over, connected: Callable[[str], Re
 
 
 async def test_a_server_that_stands_still_is_not_waited_for_in_the_end(over: Over) -> None:
-    redis = connect.client(Section(url=over.url(**GOOD)))
+    redis = connect.client(Section(url=over.url(**GOOD), timeout=Duration(10)))
     await redis.execute_command("PING")
     over.server.freeze()
     try:

@@ -102,7 +102,8 @@ def show_another(server: Server, files: Files) -> None:
 
 
 async def test_cluster(fleets: Fleets, files: Files, tmp_path: Path) -> None:
-    servers = Cluster("redis", tmp_path / "servers", tls=files)
+    # None of them is taken for dead just because it is slow.
+    servers = Cluster("redis", tmp_path / "servers", tls=files, timeout=60_000)
     try:
         await asyncio.to_thread(servers.start)
         fleet = await fleets(servers)
