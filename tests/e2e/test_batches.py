@@ -122,7 +122,9 @@ async def test_what_is_gathered_or_waits_for_its_turn_is_not_sent_behind_a_close
     posted = await fleet.post(ingest, 2)
     await receiver.wait_for(1)
     posted += await fleet.post(ingest, 2 if rate else 1)
-    seen = await fleet.wait_snapshot(lambda seen: seen.in_flight == len(posted) - 2, "all in a replica")
+    await fleet.wait_snapshot(
+        lambda seen: (seen.ledger.delivered, seen.in_flight) == (2, len(posted) - 2), "the rest in a replica"
+    )
     assert valkey.cli("HSET", AT.gate, "state", "paused") == 1
     seen = await fleet.wait_snapshot(lambda seen: seen.in_flight == 0, "all given back")
     assert seen.depth == len(posted) - 2

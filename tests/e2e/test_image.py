@@ -17,7 +17,7 @@ import yaml
 from common import keys
 from k8s.check.render import NoKubectl, render
 from tests.support import played
-from tests.support.containers import GRACE, Containers
+from tests.support.containers import Containers
 from tests.support.fleet import AT, DEADLINE, Fleet, Fleets, eventually
 from tests.support.image import BASE, Store, missing
 from tests.support.processes import ROOT, Processes, wait_ready
@@ -131,7 +131,7 @@ async def test_it_delivers_and_drains(containers: Containers, fleet: Fleet) -> N
     assert (await rest()).startswith(b"HTTP/1.1 201 ")
     release.set()
     await asyncio.gather(*stopping)
-    assert [await running.process.wait_exit(GRACE) for running in (ingest, dispatcher)] == [0, 0]
+    assert [await running.process.wait_exit() for running in (ingest, dispatcher)] == [0, 0]
     await dispatcher.process.wait_line('"event":"drained"')
     left = await fleet.snapshot()
     assert (left.depth, left.in_flight, left.unaccounted) == (1, 0, 0)  # the one that came in last

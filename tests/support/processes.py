@@ -162,7 +162,9 @@ class Processes:
     def config(self, content: Mapping[str, Any] | str, name: str = "redispatch.yaml") -> Path:
         """Write a configuration file."""
         path = self.directory / name
-        path.write_text(content if isinstance(content, str) else yaml.safe_dump(dict(content)))
+        text = content if isinstance(content, str) else yaml.safe_dump(dict(content))
+        if not path.exists() or path.read_text() != text:  # whoever reads it just now is to find it whole
+            path.write_text(text)
         return path
 
     async def start(self, *words: str, env: Mapping[str, str] | None = None) -> Process:
