@@ -58,6 +58,7 @@ class Store:
         self._limit = int(settings.ingest.inline_limit)
         self._objects = objects or Objects(settings.objects.url, settings.redis.namespace)
         self._cluster = cluster
+        self._at = {to.name: keys.Destination(self._namespace, to.name) for to in settings.destinations}
         self._caps: dict[str, list[Argument]] = {
             to.name: [
                 settings.queue.max_depth,
@@ -170,7 +171,7 @@ class Store:
             args[4] = len(told) // 2
             args += told
         for name in names:
-            at = keys.Destination(self._namespace, name)
+            at = self._at[name]
             touched += (at.stream, at.retry, at.dead, at.ledger, at.objects)
             touched += [at.record(items[place][0]) for place in places[name]]
             args += (*self._caps[name], len(places[name]))
