@@ -38,7 +38,7 @@ class QuickConnection(AbstractConnection):
     @property
     def usable(self) -> bool:
         """Whether the next command may go over it as it is."""
-        return bool(self.is_connected)
+        return self._writer is not None
 
     async def exchange(self, commands: Iterable[tuple[Any, ...]]) -> list[Any]:
         """The commands' replies, errors of single ones in their places; whoever gets an error hangs up."""
@@ -57,7 +57,10 @@ class QuickConnection(AbstractConnection):
         return len(packed)
 
     async def replies(self, count: int, patience: float | None = None) -> list[Any]:
-        """That many replies, errors of single commands in their places, within `patience` seconds."""
+        """That many replies, errors of single commands in their places, within `patience` seconds.
+
+        A server that is no primary any more is left when all have come.
+        """
         most = patience or self.socket_timeout or FOREVER
         stream = self._reader
         if stream is None:
@@ -75,14 +78,19 @@ class QuickConnection(AbstractConnection):
     async def _read(self, count: int) -> list[Any]:
         parser: Any = self._parser  # whose own way costs two coroutines for each reply
         told: list[Any] = []
+        left = False
         while len(told) < count:
             reply = parser._reader.gets()
             if reply is NOT_ENOUGH_DATA:
                 await parser.read_from_socket()
-            elif isinstance(reply, errors.ConnectionError):
-                raise reply
-            else:
-                told.append(reply)
+                continue
+            if isinstance(reply, errors.RedisError):
+                if isinstance(reply, errors.ConnectionError):
+                    raise reply
+                left = left or moved_on(reply)
+            told.append(reply)
+        if left:
+            await self.disconnect(nowait=True)
         return told
 
     async def connect_check_health(

@@ -17,7 +17,7 @@ from redis import exceptions as errors
 from redis.asyncio import Redis
 
 from common.cluster import REDIRECTS, Cluster, Node, for_good, key_of
-from common.connection import QuickConnection, moved_on
+from common.connection import QuickConnection
 
 Command: TypeAlias = tuple[bytes | str | int, ...]
 LATE = 0.05  # seconds for replies of those that had a time-out's time already, since another did not answer
@@ -47,10 +47,7 @@ class _Line:
         """So many replies, to what was sent first."""
         if self._connection is None:
             raise errors.ConnectionError("not connected")
-        replies = await self._connection.replies(count, patience)
-        if any(map(moved_on, replies)):
-            await self.hang_up()  # and it is found again with the next call
-        return replies
+        return await self._connection.replies(count, patience)
 
     async def exchange(self, commands: Sequence[Command]) -> list[Any]:
         """Both, where nothing else is to be sent in between."""
