@@ -167,22 +167,38 @@ class Wire:
     async def _spread(
         self, cluster: Cluster, commands: Sequence[Command], after: Command | None
     ) -> list[Any]:
-        """Each command to its node, all nodes at once. Those that were sent on go there, a few times."""
+        """Each command to its node, all nodes at once."""
         if cluster.doubtful:
             await cluster.look()
         if self._seen != cluster.changes:
             await self._tidy(cluster)
-        nodes = [cluster.at(key_of(command)) for command in commands]
-        told: list[Any] = []
+        nodes = list(map(cluster.at, map(key_of, commands)))
         if nodes and nodes.count(nodes[0]) == len(nodes):
-            told = await self._alone(cluster, nodes[0], commands if after is None else (*commands, after))
-            if not any(isinstance(reply, Exception) for reply in told):
-                return told  # the usual case of a lane
+            return await self._alone(cluster, nodes[0], commands, after)
         parts = self._parts(((node, False, place) for place, node in enumerate(nodes)), commands)
-        if told:
-            parts[0].heard(told)
-        else:
-            await _exchange(cluster, parts, after)
+        await _exchange(cluster, parts, after)
+        return await self._follow(cluster, parts, commands, after)
+
+    async def _alone(
+        self, cluster: Cluster, node: Node, commands: Sequence[Command], after: Command | None
+    ) -> list[Any]:
+        """All of it at one node, the usual case of a lane: without the bookkeeping that several need."""
+        try:
+            told = await self._to(node).exchange(commands if after is None else (*commands, after))
+        except errors.RedisError as fault:
+            cluster.heard(fault, node)
+            raise
+        for reply in told:
+            if isinstance(reply, errors.RedisError):
+                parts = self._parts(((node, False, place) for place in range(len(commands))), commands)
+                parts[0].heard(told)
+                return await self._follow(cluster, parts, commands, after)
+        return told
+
+    async def _follow(
+        self, cluster: Cluster, parts: list[_Part], commands: Sequence[Command], after: Command | None
+    ) -> list[Any]:
+        """What the parts have heard, in its places. Commands that were sent on go there, a few times."""
         replies: list[Any] = [None] * len(commands)
         last: list[Any] = []
         for _ in range(REDIRECTS):
@@ -193,14 +209,6 @@ class Wire:
             await _exchange(cluster, parts, after)
         _told(cluster, parts, replies, last)
         return replies + last
-
-    async def _alone(self, cluster: Cluster, node: Node, commands: Sequence[Command]) -> list[Any]:
-        """All of it at one node, without the bookkeeping that several need."""
-        try:
-            return await self._to(node).exchange(commands)
-        except errors.RedisError as fault:
-            cluster.heard(fault, node)
-            raise
 
     def _to(self, node: Node) -> _Line:
         line = self._lines.get(node)
