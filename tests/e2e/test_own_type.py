@@ -11,11 +11,12 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.e2e.test_up import Place
+from tests.e2e.test_up import IS_UP, LONG, Place
 from tests.rules.pages import DOCS, ROOT
 from tests.support.fleet import eventually
 from tests.support.processes import Processes
 
+pytestmark = pytest.mark.timeout(2 * LONG)
 PAGE = (DOCS / "destinations.md").read_text("utf-8").partition("\n## A type of your own\n")[2]
 
 
@@ -54,7 +55,7 @@ async def test_an_alert_arrives_with_it(installed: Path, processes: Processes) -
     up = await processes.start(
         sys.executable, "-m", "ops", *place.words("--config", str(config)), env=environ
     )
-    await up.wait_line("^Ctrl-C stops it")
+    await up.wait_line(IS_UP, LONG)
     words = ("send", "--host", "web-1", "--name", "disk-full")
     sent = await processes.redispatch(*words, config=config, env=environ)
     assert await sent.wait_exit() == 0

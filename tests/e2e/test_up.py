@@ -27,6 +27,9 @@ from tests.support.servers import Server, free_port
 
 SECRET = "whsec_Zm9yLXRyeWluZy1vdXQtb25seS1ub3Qtc2VjcmV0"
 PARENT = "import subprocess, sys, os; subprocess.run([*sys.argv[1:], '--with-parent', str(os.getpid())])"
+IS_UP = "^Ctrl-C stops it"
+LONG = 2 * DEADLINE  # five programs import everything for themselves, after what was killed has ended
+pytestmark = pytest.mark.timeout(2 * LONG)
 linux = pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a child that its parent died")
 
 
@@ -70,7 +73,7 @@ class Place:
     async def up(self, *more: str) -> Process:
         """`redispatch up`, when it says that it is."""
         process = await self.processes.redispatch(*self.words(*more), config=self.config())
-        await process.wait_line("^Ctrl-C stops it", 2 * DEADLINE)  # what was killed may have to end first
+        await process.wait_line(IS_UP, LONG)
         return process
 
     def quiet(self) -> bool:
@@ -230,7 +233,7 @@ async def test_a_taken_port_is_said_and_nothing_stays(place: Place, setting: str
 async def test_it_ends_with_a_parent_that_is_killed(place: Place) -> None:
     command = [sys.executable, "-m", "ops", *place.words("--config", str(place.config()))]
     parent = await place.processes.start(sys.executable, "-c", PARENT, *command)
-    await parent.wait_line("^Ctrl-C stops it")
+    await parent.wait_line(IS_UP, LONG)
     parent.signal(signal.SIGKILL)
     await parent.wait_closed(DEADLINE)
     assert "stopping: what is in hand is finished first" in parent.out

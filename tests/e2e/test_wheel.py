@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.test_up import Place
+from tests.e2e.test_up import IS_UP, LONG, Place
 from tests.support.processes import ROOT, Processes
 
+pytestmark = pytest.mark.timeout(2 * LONG)
 PACKAGES = ("common", "ingest", "dispatcher", "ops")
 
 
@@ -45,7 +46,7 @@ async def test_an_alert_arrives_with_it(wheel: Path, processes: Processes, tmp_p
     config = place.config()
     program = [sys.executable, "-P", "-m", "ops"]
     up = await processes.start(*program, *place.words("--config", str(config)), env=environ)
-    await up.wait_line("^Ctrl-C stops it")
+    await up.wait_line(IS_UP, LONG)
     send = [*program, "send", "--config", str(config), "--host", "web-1", "--name", "disk-full"]
     sent = await processes.start(*send, "--status", "firing", env=environ)
     assert await sent.wait_exit() == 0
