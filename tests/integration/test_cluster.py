@@ -428,14 +428,14 @@ async def test_servers_that_are_no_cluster_yet(tmp_path: Path) -> None:
 
 
 async def test_servers_that_all_stand_still_are_waited_for_once(cluster: Cluster, redis: Redis) -> None:
-    client = connect.client(Section(url=cluster.url, timeout=Duration(1)))
+    client = connect.client(Section(url=cluster.url, timeout=Duration(2)))
     wire = Wire(client)
     commands = [("SET", f"k{n}", n) for n in range(20)]
     await wire.pipeline(commands)
     for node in cluster.nodes:
         node.freeze()
     try:
-        async with asyncio.timeout(8.5):  # three seconds, and nine if it were one server after the other
+        async with asyncio.timeout(16):  # six seconds, and eighteen if it were one server after the other
             for _ in range(2):  # over connections that are there, then while the map is in doubt
                 with pytest.raises(errors.TimeoutError):
                     await wire.pipeline(commands)
