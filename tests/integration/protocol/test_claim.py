@@ -70,11 +70,16 @@ async def test_just_read_and_waiting_is_mine_without_a_look(stand: Stand) -> Non
     await stand.redis.xack(
         stand.at.stream, GROUP, entry.id
     )  # by hand; nobody else takes away what is just read
-    assert await stand.claim("a", entry, just_read=await stand.just_read()) == [Verdict.DELIVER]
+    late = True
+    while late:  # the time is short, and on a busy machine it may be over before the call
+        just_read = await stand.just_read()
+        verdicts = await stand.claim("a", entry, just_read=just_read)
+        late = verdicts != [Verdict.DELIVER] and (await stand.look()).now >= just_read.until
+    assert verdicts == [Verdict.DELIVER]
     assert await stand.state("k") == "in_flight"
 
 
-@pytest.mark.parametrize("ms", [-1, 5000], ids=["too long ago", "the clock was set back"])
+@pytest.mark.parametrize("ms", [-1, 3_600_000], ids=["too long ago", "the clock was set back"])
 async def test_not_just_read_by_the_servers_clock(stand: Stand, ms: int) -> None:
     await stand.append("k")
     [entry] = await stand.take("a")
