@@ -109,7 +109,10 @@ class Primary:
             raise
         try:
             told = dict(zip(flat[::2], flat[1::2], strict=True))
-            return int(told[b"config-epoch"]), Address(told[b"ip"].decode(), int(told[b"port"]))
+            epoch = int(told[b"config-epoch"])
+            if b"failover_in_progress" in told[b"flags"]:
+                epoch -= 1  # who leads it has its epoch before the address that belongs to it
+            return epoch, Address(told[b"ip"].decode(), int(told[b"port"]))
         except (TypeError, ValueError, LookupError, AttributeError) as fault:
             where = f"{sentinel.host}:{sentinel.port}"
             raise errors.ResponseError(f"what {where} answers is no sentinel's answer") from fault

@@ -210,6 +210,20 @@ async def test_a_failover_that_nobody_died_for(
     await wire.close()
 
 
+async def test_who_leads_a_failover_is_not_believed_before_the_others(
+    valkey: Server, new_server: Callable[..., Server], sentinels: Sentinels, connected: Callable[[str], Redis]
+) -> None:
+    """It tells the new epoch with the old address, for as long as there are replicas to be told."""
+    other = new_server()
+    leader, follower = told = await sentinels(valkey, valkey)
+    leader.epoch, leader.flags = 2, "master,failover_in_progress,force_failover"
+    wire = Wire(connected(url(told)))
+    assert await port_of(wire) == valkey.port
+    follower.epoch, follower.primary = 2, at(other)
+    await eventually(lambda: has_moved(wire, other), "the new primary is used")
+    await wire.close()
+
+
 async def has_moved(wire: Wire, to: Server) -> bool:
     return await port_of(wire) == to.port
 

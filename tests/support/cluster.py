@@ -19,6 +19,7 @@ from tests.support.certificates import Files
 from tests.support.servers import PATIENCE, Kind, Server, free_port
 
 SLOTS = 16384
+GIVEN_UP = 6.0  # seconds after which servers have given a manual failover up
 PRIMARIES = 3
 
 
@@ -131,10 +132,18 @@ class Cluster:
         """Nobody dies: its replica takes its slots over; the new primary."""
         own = self.id_of(primary)
         replica = next(node for node in self.nodes if node.pid and _replicates(node, own))
-        replica.cli("CLUSTER", "FAILOVER")
-        self.wait(
-            lambda: replica.cli("ROLE")[0] == "master" and primary.cli("ROLE")[0] == "slave", "a failover"
-        )
+        asked = float("-inf")
+
+        def over() -> bool:
+            nonlocal asked
+            if replica.cli("ROLE")[0] == "master":
+                return bool(primary.cli("ROLE")[0] == "slave")
+            if time.monotonic() - asked > GIVEN_UP:
+                replica.cli("CLUSTER", "FAILOVER")
+                asked = time.monotonic()
+            return False
+
+        self.wait(over, "a failover", 3 * PATIENCE)
         return replica
 
     def wait(self, holds: Callable[[], Any], what: str, patience: float = PATIENCE) -> None:

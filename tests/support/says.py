@@ -1,7 +1,7 @@
 """A sentinel that says what a test wants it to, on a free loopback port.
 
-`await Says().start()`; `primary` and `epoch` are what it answers, or `raw` if that is set; they may change at
-any time.
+`await Says().start()`; `primary`, `epoch` and `flags` are what it answers, or `raw` if that is set; they may
+change at any time.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ class Says:
     def __init__(self, primary: Address | None = None, epoch: int = 1) -> None:
         self.primary = primary  # None: it knows nobody of that name
         self.epoch = epoch
+        self.flags = "master"
         self.raw = b""
         self.silent = False
         self.asked = 0
@@ -48,5 +49,6 @@ class Says:
             return self.raw
         if self.primary is None:
             return b"-ERR No such master with that name\r\n"
-        words = ["ip", self.primary.host, "port", str(self.primary.port), "config-epoch", str(self.epoch)]
+        words = ["ip", self.primary.host, "port", str(self.primary.port)]
+        words += ["flags", self.flags, "config-epoch", str(self.epoch)]
         return b"*%d\r\n" % len(words) + b"".join(b"$%d\r\n%s\r\n" % (len(w), w.encode()) for w in words)
