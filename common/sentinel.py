@@ -151,7 +151,7 @@ class _Found(QuickConnection):
     async def connect_check_health(
         self, check_health: bool = True, retry_socket_connect: bool = True
     ) -> None:
-        """Connect to the first candidate that says it is a primary."""
+        """Connect to the first candidate that says it is a primary. Raises what is wrong with the first."""
         if self.usable:
             return
         await self.disconnect(nowait=True)
@@ -163,7 +163,7 @@ class _Found(QuickConnection):
                 await self._must_be_primary()
             except (errors.ConnectionError, errors.TimeoutError) as why:
                 note(why, address)
-                fault = why
+                fault = fault or why
             else:
                 self._at = address
                 self._primary.is_at(address)

@@ -72,6 +72,7 @@ async def test_sentinels(fleets: Fleets, files: Files, tmp_path: Path) -> None:
             await ingest.wait_metric("redispatch_redis_errors_total", 1)
             await fleet.flowing()
         await fleet.settled()
+        await asyncio.to_thread(servers.agree)
         operator = Operator(tmp_path, servers)
         await asyncio.to_thread(operator.sees_all_is_well)
         await in_the_console(servers.url)

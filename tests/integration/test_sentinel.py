@@ -13,6 +13,7 @@ from redis.asyncio import Redis
 
 from common import connect, sentinel
 from common.settings import Redis as Section
+from common.trouble import server_of
 from common.units import Address, Duration
 from common.wire import Wire
 from tests.support.fleet import eventually
@@ -83,6 +84,17 @@ async def test_the_newest_configuration_counts(
     wire = Wire(connected(url(told)))
     assert await port_of(wire) == valkey.port
     await wire.close()
+
+
+async def test_what_is_wrong_with_the_likeliest_is_told(
+    valkey: Server, replica: Server, sentinels: Sentinels, connected: Callable[[str], Redis]
+) -> None:
+    """Not what is wrong with the one before it, which a sentinel still names."""
+    newer, older = told = await sentinels(replica, valkey)
+    newer.epoch, older.primary = 2, Address("127.0.0.1", free_port())
+    with pytest.raises(errors.ConnectionError, match=f"{replica.port} is a slave, no primary") as raised:
+        await connected(url(told)).execute_command("PING")
+    assert server_of(raised.value) == f"{replica.host}:{replica.port}"
 
 
 async def test_one_that_does_not_answer_is_not_waited_for(valkey: Server, sentinels: Sentinels) -> None:

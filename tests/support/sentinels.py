@@ -132,6 +132,17 @@ class Sentinels:
     def _named(self, sentinel: Sentinel) -> int:
         return int(sentinel.cli("SENTINEL", "GET-MASTER-ADDR-BY-NAME", NAME)[1])
 
+    def agree(self) -> None:
+        """Wait until no failover is under way, and they all tell clients the same primary."""
+        self.wait(
+            lambda: len({self._tells(sentinel) for sentinel in self.sentinels} | {self.primary().port}) == 1
+        )
+
+    def _tells(self, sentinel: Sentinel) -> int | None:
+        flat = sentinel.cli("SENTINEL", "MASTER", NAME)
+        told = dict(zip(flat[::2], flat[1::2], strict=True))
+        return None if "failover_in_progress" in told["flags"] else int(told["port"])
+
     def fail_over(self) -> Server:
         """A failover that nobody has to die for; the new primary, once the old one knows."""
         before = self.primary()
