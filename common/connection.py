@@ -6,16 +6,16 @@ Takes what redis-py's connections take; `exchange` returns replies as they are. 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable, Sequence
+from typing import Any, cast
 
 import hiredis
 from redis import exceptions as errors
-from redis._parsers.hiredis import NOT_ENOUGH_DATA
 from redis.asyncio import Connection, SSLConnection, UnixDomainSocketConnection
 from redis.asyncio.connection import AbstractConnection
 
 from common import redis_tls
+from common.replies import Replies, heard
 from common.trouble import Kind, kind_of
 
 # It is, or may be, a primary no more: whoever looks for it again finds the one there is now.
@@ -42,56 +42,36 @@ class QuickConnection(AbstractConnection):
 
     async def exchange(self, commands: Iterable[tuple[Any, ...]]) -> list[Any]:
         """The commands' replies, errors of single ones in their places; whoever gets an error hangs up."""
-        return await self.replies(self.put(commands))
+        self.put(commands)
+        await hear((self,))
+        return await self.replies()
 
-    def put(self, commands: Iterable[tuple[Any, ...]]) -> int:
-        """Send commands without waiting for anything; how many replies there will be."""
+    def put(self, commands: Iterable[tuple[Any, ...]]) -> None:
+        """Send commands without waiting for anything; what was put before has been heard."""
         packed = [hiredis.pack_command(command) for command in commands]
-        writer = self._writer
+        writer, parser = self._writer, cast(Any, self._parser)
         if writer is None:
             raise errors.ConnectionError("not connected")
+        self.coming.expect(len(packed), parser._reader)
         try:
             writer.write(b"".join(packed))
         except (OSError, RuntimeError) as fault:
             raise errors.ConnectionError(str(fault)) from fault
-        return len(packed)
 
-    async def replies(self, count: int, patience: float | None = None) -> list[Any]:
-        """That many replies, errors of single commands in their places, within `patience` seconds.
+    async def replies(self) -> list[Any]:
+        """What was heard. Raises why not all of it was.
 
-        A server that is no primary any more is left when all have come.
+        A server that is no primary any more is left.
         """
-        most = patience or self.socket_timeout or FOREVER
-        stream = self._reader
-        if stream is None:
-            raise errors.ConnectionError("not connected")
-        late = asyncio.get_running_loop().call_later(most, stream.set_exception, TimeoutError())
-        try:
-            return await self._read(count)
-        except TimeoutError as fault:
-            raise errors.TimeoutError(f"no answer within {most} s") from fault
-        except (OSError, RuntimeError) as fault:
-            raise errors.ConnectionError(str(fault)) from fault
-        finally:
-            late.cancel()
-
-    async def _read(self, count: int) -> list[Any]:
-        parser: Any = self._parser  # whose own way costs two coroutines for each reply
-        told: list[Any] = []
-        left = False
-        while len(told) < count:
-            reply = parser._reader.gets()
-            if reply is NOT_ENOUGH_DATA:
-                await parser.read_from_socket()
-                continue
-            if isinstance(reply, errors.RedisError):
-                if isinstance(reply, errors.ConnectionError):
-                    raise reply
-                left = left or moved_on(reply)
-            told.append(reply)
-        if left:
+        told = self.coming.all()
+        if self.coming.refused and any(map(moved_on, told)):
             await self.disconnect(nowait=True)
         return told
+
+    async def _connect(self) -> None:
+        kind: Any = super()  # abstract and untyped, as far as is known here
+        await kind._connect()
+        self.coming = Replies(cast(asyncio.StreamWriter, self._writer).transport)
 
     async def connect_check_health(
         self, check_health: bool = True, retry_socket_connect: bool = True
@@ -175,6 +155,13 @@ QUICK: dict[type[AbstractConnection], type[QuickConnection]] = {
     SSLConnection: Tls,
     UnixDomainSocketConnection: Unix,
 }
+
+
+async def hear(connections: Sequence[QuickConnection], patience: float | None = None) -> None:
+    """Wait for the replies to what was put, all under one time-out: `patience` seconds, or what was set."""
+    if connections:
+        seconds = patience or connections[0].socket_timeout or FOREVER
+        await heard([each.coming for each in connections], seconds)
 
 
 async def ask(connection: QuickConnection, *command: str) -> Any:

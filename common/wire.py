@@ -12,15 +12,14 @@ import asyncio
 from collections.abc import Iterable, Sequence
 from typing import Any, TypeAlias
 
-from msgspec import Struct
 from redis import exceptions as errors
 from redis.asyncio import Redis
 
 from common.cluster import REDIRECTS, Cluster, Node, for_good, key_of
-from common.connection import QuickConnection
+from common.connection import QuickConnection, hear
 
 Command: TypeAlias = tuple[bytes | str | int, ...]
-LATE = 0.05  # seconds for replies of those that had a time-out's time already, since another did not answer
+LATE = 0.05  # seconds for replies that had a time-out's time already, since another server can't be reached
 _ASKING: Command = ("ASKING",)
 
 
@@ -32,8 +31,8 @@ class _Line:
         self._pool = pool
         self._connection: QuickConnection | None = None
 
-    async def send(self, commands: Sequence[Command]) -> int:
-        """Connect if need be, and send; how many replies there will be."""
+    async def send(self, commands: Sequence[Command]) -> QuickConnection:
+        """Connect if need be, and send; where the replies will be."""
         connection = self._connection
         if connection is None:
             connection = self._connection = await self._pool.get_connection()
@@ -41,18 +40,15 @@ class _Line:
         if not connection.usable:
             self.made += 1
             await connection.connect()
-        return connection.put(commands)
-
-    async def receive(self, count: int, patience: float | None = None) -> list[Any]:
-        """So many replies, to what was sent first."""
-        if self._connection is None:
-            raise errors.ConnectionError("not connected")
-        return await self._connection.replies(count, patience)
+        connection.put(commands)
+        return connection
 
     async def exchange(self, commands: Sequence[Command]) -> list[Any]:
-        """Both, where nothing else is to be sent in between."""
+        """Send, and wait for the replies."""
         try:
-            return await self.receive(await self.send(commands))
+            connection = await self.send(commands)
+            await hear((connection,))
+            return await connection.replies()
         except BaseException:  # whatever it was
             await self.hang_up()
             raise
@@ -69,53 +65,29 @@ class _Line:
             self._connection = None
 
 
-class _Part(Struct):
-    """What goes to one node of a Cluster, and what comes back; `places` are those of its commands"""
+class _Part:
+    """What goes to one node of a Cluster, and what came back. `places` are those of its commands, None for an
+    ASKING before one of them.
+    """
 
-    node: Node
-    line: _Line
-    asking: bool
-    places: list[int] = []
-    words: list[Command] = []
-    due: int = 0  # replies to what was sent; on a line that another part may use, too
-    replies: list[Any] = []
-    last: list[Any] = []
-    fault: errors.RedisError | None = None
+    def __init__(self, node: Node, line: _Line) -> None:
+        self.node = node
+        self.line = line
+        self.places: list[int | None] = []
+        self.commands: list[Command] = []
+        self.sent: QuickConnection | None = None
+        self.told: list[Any] = []
+        self.fault: errors.RedisError | None = None
 
-    def add(self, place: int, command: Command) -> None:
+    def add(self, place: int | None, command: Command) -> None:
         """One more command."""
         self.places.append(place)
-        self.words += (_ASKING, command) if self.asking else (command,)
+        self.commands.append(command)
 
-    async def send(self, after: Command | None) -> bool:
-        """Send it; False when the server let us wait in vain."""
-        try:
-            self.due = await self.line.send(self.words if after is None else (*self.words, after))
-        except errors.RedisError as fault:
-            return await self._broke(fault)
-        return True
-
-    async def receive(self, patience: float | None) -> bool:
-        """Wait for the replies, if anything was sent; False as above."""
-        if not self.due:
-            return True
-        try:
-            replies = await self.line.receive(self.due, patience)
-        except errors.RedisError as fault:
-            return await self._broke(fault)
-        self.heard(replies)
-        return True
-
-    def heard(self, replies: list[Any]) -> None:
-        """These are the replies to what was sent."""
-        end = len(self.words)
-        self.replies = replies[1:end:2] if self.asking else replies[:end]
-        self.last = replies[end:]
-
-    async def _broke(self, fault: errors.RedisError) -> bool:
+    async def broke(self, fault: errors.RedisError) -> None:
+        """It can't be sent, or heard."""
         self.fault = fault
         await self.line.hang_up()
-        return not isinstance(fault, errors.TimeoutError)
 
 
 class Wire:
@@ -172,7 +144,7 @@ class Wire:
             await cluster.look()
         if self._seen != cluster.changes:
             await self._tidy(cluster)
-        nodes = list(map(cluster.at, map(key_of, commands)))
+        nodes = [cluster.at(key_of(command)) for command in commands]
         if nodes and nodes.count(nodes[0]) == len(nodes):
             return await self._alone(cluster, nodes[0], commands, after)
         parts = self._parts(((node, False, place) for place, node in enumerate(nodes)), commands)
@@ -191,14 +163,14 @@ class Wire:
         for reply in told:
             if isinstance(reply, errors.RedisError):
                 parts = self._parts(((node, False, place) for place in range(len(commands))), commands)
-                parts[0].heard(told)
+                parts[0].told = told
                 return await self._follow(cluster, parts, commands, after)
         return told
 
     async def _follow(
         self, cluster: Cluster, parts: list[_Part], commands: Sequence[Command], after: Command | None
     ) -> list[Any]:
-        """What the parts have heard, in its places. Commands that were sent on go there, a few times."""
+        """What the parts were told, in its places. Commands that were sent on go there, a few times."""
         replies: list[Any] = [None] * len(commands)
         last: list[Any] = []
         for _ in range(REDIRECTS):
@@ -217,11 +189,13 @@ class Wire:
         return line
 
     def _parts(self, due: Iterable[tuple[Node, bool, int]], commands: Sequence[Command]) -> list[_Part]:
-        parts: dict[tuple[Node, bool], _Part] = {}
+        parts: dict[Node, _Part] = {}
         for node, asking, place in due:
-            part = parts.get((node, asking))
+            part = parts.get(node)
             if part is None:
-                part = parts[node, asking] = _Part(node, self._to(node), asking)
+                part = parts[node] = _Part(node, self._to(node))
+            if asking:
+                part.add(None, _ASKING)
             part.add(place, commands[place])
         return list(parts.values())
 
@@ -241,16 +215,19 @@ def _told(
     """Put replies in their places; what is to be sent again, and where to."""
     due: list[tuple[Node, bool, int]] = []
     for part in parts:
-        moved = 0
-        for place, reply in zip(part.places, part.replies, strict=True):
+        answered = False
+        for place, reply in zip(part.places, part.told, strict=False):
+            if place is None:
+                continue
             replies[place] = reply
             if isinstance(reply, errors.AskError):
                 due.append((cluster.follow(reply, part.node), not for_good(reply), place))
-                moved += 1
-            elif isinstance(reply, errors.RedisError):
+                continue
+            answered = True
+            if isinstance(reply, errors.RedisError):
                 cluster.heard(reply, part.node)
-        if moved < len(part.places):  # one that sent all of them on has nothing to tell
-            last += part.last
+        if answered:  # one that sent all of them on has nothing to tell
+            last += part.told[len(part.places) :]
     return due
 
 
@@ -273,9 +250,17 @@ async def _ask_all(parts: Sequence[_Part], after: Command | None) -> None:
     """Servers that do not answer are waited for once, not one after the other."""
     patience: float | None = None
     for part in parts:
-        if not await part.send(after):
-            patience = LATE
-            break  # the others get their share when all of it is repeated
-    for part in parts:
-        if not await part.receive(patience):
-            patience = LATE
+        try:
+            part.sent = await part.line.send(part.commands if after is None else (*part.commands, after))
+        except errors.RedisError as fault:
+            await part.broke(fault)
+            if isinstance(fault, errors.TimeoutError):
+                patience = LATE
+                break  # the others get their share when all of it is repeated
+    sent = [(part, part.sent) for part in parts if part.sent is not None]
+    await hear([connection for _, connection in sent], patience)
+    for part, connection in sent:
+        try:
+            part.told = await connection.replies()
+        except errors.RedisError as fault:
+            await part.broke(fault)
