@@ -194,7 +194,7 @@ async def _measured(
     sender.stop.set()
     await posting
     seconds = time.monotonic() - began
-    depth, unaccounted = await _drained(servers.url, sender, receiver)
+    depth, unaccounted = await _drained(servers.url)
     held = [connections(each, servers) - then for each, then in zip(services, before, strict=True)]
     for each in services:
         await each.stop()
@@ -236,7 +236,7 @@ def _longest(sender: Sender, receiver: Arrivals, after: float) -> tuple[float, f
     return max(told.values()) - after, max(came.values()) - after
 
 
-async def _drained(url: str, sender: Sender, receiver: Arrivals) -> tuple[int, int]:
+async def _drained(url: str) -> tuple[int, int]:
     """What is left and what is unaccounted for, once the queues are empty or for too long are not."""
     client = connect.client(settings.Redis(url=url, timeout=Duration(10)), connections=4)
     deadline = time.monotonic() + DRAIN

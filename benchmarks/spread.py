@@ -56,7 +56,7 @@ def cpu(process: Process) -> float:
     return float(times.user + times.system)
 
 
-async def start(directory: Path, url: str, names: tuple[str, ...], stack: Stack) -> Side:
+async def start(url: str, names: tuple[str, ...], stack: Stack) -> Side:
     """Both services; every alert goes to all of the destinations."""
     address = f"127.0.0.1:{free_port()}"
     path = stack.config(
@@ -82,8 +82,8 @@ async def beside(
     for place in places:
         place.mkdir()
     async with Stack(places[0]) as one, Stack(places[1]) as other:
-        alone = await start(places[0], urls[0], names, one)
-        spread = await start(places[1], urls[1], names, other)
+        alone = await start(urls[0], names, one)
+        spread = await start(urls[1], names, other)
         for side in (alone, spread):
             await side.measure(directory, 1, pace)
         return [

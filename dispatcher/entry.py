@@ -43,6 +43,11 @@ class Entry(Struct, frozen=True):
     deliveries: int = 1
 
     @property
+    def key(self) -> str:
+        """Its key as far as it is text; "" when it has none."""
+        return self.fields.get(b"key", b"").decode("utf-8", "replace")
+
+    @property
     def attempts(self) -> int:
         """Failures so far; 0 when the field makes no sense."""
         told = self.fields.get(b"attempt", b"0")

@@ -76,7 +76,7 @@ class Lane:
                 replica, self.keys, destination, destination.batch, self._deliverer, self.trouble, self._post
             )
             self._deliver = self._gather
-        self._fetcher = Fetcher(replica, self.name, self._fetched, self._conclude_claimed)
+        self._fetcher = Fetcher(replica, self.name, self._deliver, self._conclude_claimed)
         self._taking = Wire(replica.redis)
         self._claiming = Wire(replica.redis)
         self._bell = Wire(replica.bell)
@@ -112,10 +112,7 @@ class Lane:
             await self._change()
         async with self.step:
             free = min(self.free, self._most)
-            if self.halted:
-                taken = None
-            else:
-                taken = await self._take(free)
+            taken = None if self.halted else await self._take(free)
         if taken is None:
             await replica.quarantine.open.wait()
         elif taken.wait >= 0 or len(taken.entries) < free:
@@ -240,9 +237,6 @@ class Lane:
             case Verdict.NOT_MINE:
                 self.metrics.fenced.inc()
                 self._release(entry.id)
-
-    def _fetched(self, entry: Entry, delivery: Delivery) -> None:
-        self._deliver(entry, delivery)
 
     def _conclude_claimed(self, entry: Entry, delivery: Delivery, settlement: Settlement) -> None:
         self._deliverer.conclude(Settling(entry, delivery, settlement, claimed=True))

@@ -92,7 +92,7 @@ class Service:
                 tasks.create_task(
                     measure(self.redis, self._settings.redis.namespace, self._queues, self._metrics)
                 )
-                tasks.create_task(Sweeper(self._replica, self.redis).run())
+                tasks.create_task(Sweeper(self._replica).run())
                 tasks.create_task(storms.keep_telling())
                 following = watch.follow(self._settings, self._take, self._metrics.reload_failed.set)
                 watching = tasks.create_task(following)

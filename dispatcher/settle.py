@@ -19,7 +19,7 @@ from common.outcomes import Dead, Delivered, Duplicate, Later, OutcomeKind, Reas
 from common.scripts import Argument, Script, Server
 from common.settings import Breaker
 from dispatcher.destinations.base import Delivery
-from dispatcher.entry import Entry, known, salvage
+from dispatcher.entry import known, salvage
 from dispatcher.gate import News, Probe, news
 from dispatcher.settling import Settling
 
@@ -63,7 +63,7 @@ async def settle(
         if not isinstance(item.settlement, Delivered):
             others.append(place)
             rest += _told(item, item.settlement)
-    records = done.records + [keys.record(_key(batch[place].entry)) for place in others]
+    records = done.records + [keys.record(batch[place].entry.key) for place in others]
     order = done.places + others
     words = _news(batch, silent=not others, lease_back=lease_back).words(caps.breaker)
     held = _held(batch, order)
@@ -138,10 +138,6 @@ def _held(batch: Sequence[Settling], order: list[int]) -> list[Argument]:
 
 
 _ANSWERS = {int(answer): answer for answer in Settled}
-
-
-def _key(entry: Entry) -> str:
-    return entry.fields.get(b"key", b"").decode("utf-8", "replace")
 
 
 def _told(item: Settling, settlement: _Unsuccessful) -> list[Argument]:

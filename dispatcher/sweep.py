@@ -12,7 +12,6 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 from redis import exceptions as errors
-from redis.asyncio import Redis
 
 from common import keys
 from common.log import Log
@@ -65,10 +64,9 @@ async def _unlisted(redis: Server, key: str, names: Sequence[str]) -> list[str]:
 class Sweeper:
     """Sweeps when it is this replica's turn."""
 
-    def __init__(self, replica: Replica, redis: Redis) -> None:
+    def __init__(self, replica: Replica) -> None:
         settings = replica.settings
         self._replica = replica
-        self._redis = redis
         self._namespace = settings.redis.namespace
         self._objects = Objects(settings.objects.url, self._namespace)
 
@@ -84,7 +82,9 @@ class Sweeper:
         try:
             if self._objects.untouched or not await self._may():
                 return None
-            swept = await sweep(self._redis, self._objects, self._namespace, self._replica.clock.now())
+            swept = await sweep(
+                self._replica.redis, self._objects, self._namespace, self._replica.clock.now()
+            )
         except Away as fault:
             log.warning("objects_away", error=fault)
             return None
@@ -98,4 +98,6 @@ class Sweeper:
     async def _may(self) -> bool:
         """One replica in `EVERY` seconds."""
         key, lease = keys.sweep(self._namespace), round(EVERY * 1000)
-        return bool(await self._redis.execute_command("SET", key, self._replica.consumer, "NX", "PX", lease))
+        return bool(
+            await self._replica.redis.execute_command("SET", key, self._replica.consumer, "NX", "PX", lease)
+        )

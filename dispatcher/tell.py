@@ -65,8 +65,7 @@ class Teller:
         """A delivery is given up without an attempt just now."""
         if not self._deaths[dead.reason].admits():
             return
-        key = entry.fields.get(b"key", b"").decode("utf-8", "replace")
-        known = {"key": key} if delivery is None else _who(delivery)
+        known = {"key": entry.key} if delivery is None else _who(delivery)
         told = {"status": dead.status, "error": dead.error or None, "consumer": self._consumer}
         log.write(WARNING, "dead", {**self._names, **known, "entry": entry.id, "reason": dead.reason, **told})
 

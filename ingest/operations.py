@@ -5,7 +5,7 @@ Takes the handlers by path; returns routes. Raises ValueError when handlers and 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, TypeAlias
 
 from msgspec import Struct
@@ -82,71 +82,72 @@ def _texts(*types: Any) -> dict[str, Types]:
     return {JSON: types, TEXT: types}
 
 
-def _posts() -> Iterator[Operation]:
-    yield Operation(
+def _webhook(path: str, sender: str) -> Operation:
+    """Of those that send groups."""
+    return Operation(
+        path=path,
+        summary=f"The webhook of {sender}",
+        takes=_texts(Group),
+        answers=_BATCH,
+        problems=IMPATIENT,
+        example={"alerts": [_NOTICE]},
+    )
+
+
+OPERATIONS = (
+    Operation(
         path="/v1/alerts",
         summary="Alerts: one, an array, or one per line",
         takes={JSON: (native.AlertBody, list[native.AlertBody]), LINES: (str,)},
         answers=_ANY,
         example={"host": "web-1", "name": "disk-full", "severity": "critical", "labels": {"path": "/var"}},
-    )
-    yield Operation(
+    ),
+    Operation(
         path="/v1/readings",
         summary="Readings: one, an array, or one per line",
         takes={JSON: (native.ReadingBody, list[native.ReadingBody]), LINES: (str,)},
         answers={200: (Batch,), 201: (Measured, Batch), 207: (Batch,)},
         example={"host": "web-1", "metric": "disk", "percent": 100, "labels": {"path": "/var"}},
-    )
-    yield Operation(
+    ),
+    Operation(
         path="/api/v2/alerts",
         summary="What Prometheus sends to an Alertmanager",
         takes=_texts(list[prometheus.Item]),
         answers={200: (Batch,)},
         problems=IMPATIENT,
         example=[_NOTICE],
-    )
-    for path, sender in (("/v1/alertmanager", "Alertmanager (version 4)"), ("/v1/grafana", "Grafana")):
-        yield Operation(
-            path=path,
-            summary=f"The webhook of {sender}",
-            takes=_texts(Group),
-            answers=_BATCH,
-            problems=IMPATIENT,
-            example={"alerts": [_NOTICE]},
-        )
-    yield Operation(
+    ),
+    _webhook("/v1/alertmanager", "Alertmanager (version 4)"),
+    _webhook("/v1/grafana", "Grafana"),
+    Operation(
         path="/v1/events",
         summary="CloudEvents 1.0: structured, a batch, or binary with ce- headers and any body",
         takes={EVENT: (CloudEvent,), EVENTS: (list[CloudEvent],), JSON: ()},
         answers=_ANY,
         example={"specversion": "1.0", "id": "7", "source": "web-1", "type": "disk.full"},
-    )
-    yield Operation(
+    ),
+    Operation(
         path="/v1/collectd",
         summary="JSON of collectd's write_http: values, and notifications",
         takes=_texts(list[collectd.Item]),
         answers=_BATCH,
         example=[{"host": "web-1", "plugin": "load", "type": "load", "values": [0.5], "dsnames": ["value"]}],
-    )
-    yield Operation(
+    ),
+    Operation(
         path="/v1/telegraf",
         summary="JSON of Telegraf: a metric, or a batch",
         takes=_texts(telegraf.Item, Gathered),
         answers=_BATCH,
         example={"name": "disk", "fields": {"used_percent": 100}, "tags": {"host": "web-1"}},
-    )
-    yield Operation(
+    ),
+    Operation(
         path="/v1/hooks/{name}",
         summary="Any other sender's JSON, by a mapping in the configuration",
         takes={JSON: (), FORM: (dict[str, str],)},
         answers=_ANY,
         problems=(*IMPATIENT, 404),
         example={"monitor": {"hostname": "web-1"}, "heartbeat": {"status": 0}},
-    )
-
-
-OPERATIONS = (
-    *_posts(),
+    ),
     Operation(
         path="/v1/alerts/{key}",
         summary="Receipt: what has become of an alert at each destination",

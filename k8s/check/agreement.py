@@ -14,7 +14,7 @@ from pathlib import Path
 
 import yaml
 
-from common import __version__, log
+from common import __version__
 from common.http import PROBES
 from common.references import PREFIX
 from common.settings import Settings
@@ -30,7 +30,6 @@ from k8s.check.staged import CONFIG
 
 GRAFANA = Path(__file__).parents[2] / "grafana"
 UID = 65532  # the image's
-_NO_SETTINGS = (CONFIG, log.STYLE, log.LEVEL, log.RATE)
 HEALTHZ, READYZ, _ = PROBES
 _COMPONENT, _VERSION = (f"app.kubernetes.io/{word}" for word in ("component", "version"))
 _SPARE = 5.0  # seconds between the end of a drain and SIGKILL

@@ -380,7 +380,7 @@ async def test_what_can_not_be_erased_is_swept(bench: Make, monkeypatch: pytest.
         assert await here.listed() == set()
         await here.lanes.drain()
         assert len(await here.there()) == 1
-    sweeper, other = (Sweeper(here.replica, here.redis) for _ in range(2))
+    sweeper, other = (Sweeper(here.replica) for _ in range(2))
     monkeypatch.setattr("dispatcher.sweep.OLD", -60_000)
     told = await asyncio.gather(sweeper.turn(), other.turn())
     assert [each.removed for each in told if each is not None] == [1]  # one of them at a time
@@ -390,7 +390,7 @@ async def test_what_can_not_be_erased_is_swept(bench: Make, monkeypatch: pytest.
 
 async def test_a_sweeper_without_a_store_does_nothing(bench: Make) -> None:
     here = bench()
-    assert await Sweeper(here.replica, here.redis).turn() is None
+    assert await Sweeper(here.replica).turn() is None
     assert await here.redis.keys("*sweep*") == []
 
 

@@ -106,10 +106,6 @@ class Server:
         """For a client over the unix socket."""
         return f"unix://{self.socket}"
 
-    def url_of(self, role: str) -> str:
-        """For a client with the rights of a role, as docs/acl.md gives them."""
-        return as_user(self.url, role)
-
     @property
     def pid(self) -> int:
         """The process, 0 when it does not run."""
