@@ -18,6 +18,8 @@ _NUMBER = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([A-Za-z]*)")
 _TERM = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h|d)")
 _TERMS = re.compile(rf"(?:{_TERM.pattern})+")
 _PORT = re.compile(r"[0-9]{1,5}")
+# Hosts that stand for every address of the machine, and by which one it reaches itself there.
+EVERYWHERE = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - names, nothing binds them
 _LONGEST = 10 * 365 * 86400  # seconds; milliseconds of more would not fit where Redis keeps times
 _LARGEST = 1024**4
 
@@ -131,6 +133,11 @@ class Address(NamedTuple):
         if not (colon and plain and _PORT.fullmatch(port) and int(port) < 65536):
             raise ValueError("expected address:port such as 127.0.0.1:8080 or [::1]:8080")
         return cls(host, int(port))
+
+    @property
+    def host_here(self) -> str:
+        """By which host this machine reaches it."""
+        return EVERYWHERE.get(self.host, self.host)
 
     @property
     def loopback(self) -> bool:

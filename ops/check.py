@@ -19,17 +19,17 @@ from common.faults import Fault, Path
 from common.policy import retry_policy
 from common.settings import Console, Destination, Match, Route, Settings
 from common.stored import scheme
-from common.units import Address, Duration, Rate
+from common.units import EVERYWHERE, Address, Duration, Rate
 from dispatcher.destinations import kinds
 from ingest import senders
 from ingest.tls import TlsFault, context
 from ops import scale
 from ops.console import listen
 from ops.scale import Need, readable
+from ops.text import count
 
 Warned: TypeAlias = Iterator[tuple[Path, str]]
 
-_EVERYWHERE = {"", "0.0.0.0", "::"}  # noqa: S104 - compared with, not listened on
 _ALERT = 1024  # bytes of one as it is stored: what it is assumed to be
 
 
@@ -84,12 +84,12 @@ def examine(
     try:
         loaded = load_with_places(path, environ, kinds)
     except ConfigError as error:
-        many = _count(len(error.faults), "fault")
+        many = count(len(error.faults), "fault")
         return Findings(faults=error.faults, summary=f"{many}, nothing would start")
     settings, place = loaded.settings, loaded.report.place
     wrong = [Fault(place(where), message) for where, message in _ingest(settings)] if ingest else []
     if wrong:
-        return Findings(faults=wrong, summary=f"{_count(len(wrong), 'fault')}, ingest would not start")
+        return Findings(faults=wrong, summary=f"{count(len(wrong), 'fault')}, ingest would not start")
     if settings.routes and not any(route.match == Match() for route in settings.routes):
         message = "an alert that fits none of them is refused; end with {to: [...]}"
         return Findings(
@@ -157,7 +157,7 @@ def _listening(settings: Settings) -> Warned:
 def _same(one: Address, other: Address) -> bool:
     """Whether a second process would find it taken."""
     hosts = {one.host, other.host}
-    return one.port == other.port != 0 and (len(hosts) == 1 or bool(hosts & _EVERYWHERE))
+    return one.port == other.port != 0 and (len(hosts) == 1 or bool(hosts & EVERYWHERE.keys()))
 
 
 def _console(settings: Settings, place: str) -> Warned:
@@ -236,16 +236,12 @@ def _schedule(destination: Destination, path: Path) -> Warned:
 
 def _summary(file: str, settings: Settings, warned: int) -> str:
     parts = (
-        _count(len(settings.destinations), "destination"),
-        _count(len(settings.routes), "route"),
-        _count(len(settings.rules), "rule"),
-        _count(warned, "warning"),
+        count(len(settings.destinations), "destination"),
+        count(len(settings.routes), "route"),
+        count(len(settings.rules), "rule"),
+        count(warned, "warning"),
     )
     return f"{file} is valid: {', '.join(parts)}"
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}{'' if number == 1 else 's'}"
 
 
 def _about(seconds: float) -> Duration:

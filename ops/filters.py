@@ -17,7 +17,7 @@ from ops.letters import Wanted
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-_ID = re.compile(r"[0-9]{1,20}-[0-9]{1,20}")
+ID = re.compile(r"[0-9]{1,20}-[0-9]{1,20}")
 
 
 class Ago(Struct, frozen=True):
@@ -57,7 +57,7 @@ class Id(click.ParamType):  # type: ignore[type-arg]  # as above
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """The id, or the command's error."""
-        if not _ID.fullmatch(value):
+        if not ID.fullmatch(value):
             self.fail(
                 f"{value!r}: expected an id such as 1764438120042-0, as `dead list` shows it", param, ctx
             )
@@ -80,8 +80,8 @@ class Chosen(Struct, frozen=True):
         return Wanted(
             reasons=frozenset(self.reasons),
             key=self.key,
-            since=_at(self.since, now),
-            until=_at(self.until, now),
+            since=at(self.since, now),
+            until=at(self.until, now),
             ids=self.ids,
             limit=self.limit,
         )
@@ -130,5 +130,6 @@ def filters(limit: int | None, most: int | None = None) -> Callable[[F], F]:
     return decorate
 
 
-def _at(told: Ago | int | None, now: int) -> int | None:
+def at(told: Ago | int | None, now: int) -> int | None:
+    """The same in ms, when the server's time is `now`."""
     return max(0, now - told.duration.ms) if isinstance(told, Ago) else told

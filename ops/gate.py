@@ -9,7 +9,7 @@ from common import keys
 from common.scripts import Script
 from common.settings import Settings
 from ops import options, reach
-from ops.text import count, moment, plain
+from ops.text import count, decoded, moment, plain
 
 _pause = Script("ops", "pause")
 _resume = Script("ops", "resume")
@@ -80,7 +80,7 @@ async def close(redis: Redis, settings: Settings, name: str, reason: str) -> tup
     await reach.choose(redis, settings, [name])
     at = keys.Destination(settings.redis.namespace, name)
     before, why, depth, since, _ = await _pause(redis, [at.gate, at.stream, at.retry], [reason])
-    return _text(before), _text(why), depth, since
+    return decoded(before), decoded(why), depth, since
 
 
 async def open_again(redis: Redis, settings: Settings, name: str) -> tuple[str, str, int, int]:
@@ -88,8 +88,4 @@ async def open_again(redis: Redis, settings: Settings, name: str) -> tuple[str, 
     await reach.choose(redis, settings, [name])
     at = keys.Destination(settings.redis.namespace, name)
     before, why, since, depth, _ = await _resume(redis, [at.gate, at.stream, at.retry], [])
-    return _text(before), _text(why), since, depth
-
-
-def _text(raw: bytes) -> str:
-    return raw.decode("utf-8", "replace")
+    return decoded(before), decoded(why), since, depth

@@ -18,7 +18,6 @@ from common.units import Address
 SERVICES = ("ingest", "dispatcher", "console")
 TIMEOUT = 4.0  # seconds, below the one of HEALTHCHECK
 WORDS = Path("/proc/1/cmdline")
-EVERYWHERE = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - a name, nothing binds it
 
 
 def place(words: Sequence[str], environ: Mapping[str, str]) -> Address | None:
@@ -31,7 +30,7 @@ def place(words: Sequence[str], environ: Mapping[str, str]) -> Address | None:
 
 def fault(address: Address) -> str | None:
     """What is wrong with the service there; None when it is well."""
-    host = EVERYWHERE.get(address.host, address.host)
+    host = address.host_here
     try:
         return _asked(HTTPConnection(host, address.port, timeout=TIMEOUT))
     except (OSError, HTTPException) as failed:

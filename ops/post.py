@@ -118,6 +118,6 @@ def ingest_url(settings: Settings) -> str:
 
 def base_url(listen: str) -> str:
     """Where a service that listens on `listen` is reached from this machine."""
-    host, port = Address.parse(listen)
-    host = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104 - recognised
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+    address = Address.parse(listen)
+    host = f"[{address.host_here}]" if ":" in address.host_here else address.host_here
+    return f"http://{host}:{address.port}"

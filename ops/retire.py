@@ -21,7 +21,7 @@ from common.settings import Settings
 from common.snapshot import snapshot
 from ops import ask, options, reach
 from ops.progress import progress
-from ops.text import count
+from ops.text import count, decoded
 
 BATCH = 100  # deliveries in one script call; the server does nothing else meanwhile
 
@@ -133,7 +133,7 @@ class _Mover:
         """What is to be moved, each with its key: entries, then members of `retry`."""
         start = "-"
         while entries := await self._redis.xrange(self._at.stream, start, "+", BATCH):
-            yield [(entry_id, _text(fields.get(b"key", b""))) for entry_id, fields in entries]
+            yield [(entry_id, decoded(fields.get(b"key", b""))) for entry_id, fields in entries]
             start = f"({entries[-1][0].decode()}"
         before = -1
         while before != self._done.moved:
@@ -167,10 +167,6 @@ def key_of(member: bytes) -> str:
     except (msgspec.MsgspecError, UnicodeDecodeError):
         return ""
     return dict(zip(fields[::2], fields[1::2], strict=False)).get("key", "")
-
-
-def _text(raw: bytes) -> str:
-    return raw.decode("utf-8", "replace")
 
 
 def _deliveries(number: int) -> str:

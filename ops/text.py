@@ -5,6 +5,11 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 
+def decoded(raw: bytes) -> str:
+    """What Redis has as text; what is no UTF-8 in it is replaced."""
+    return raw.decode("utf-8", "replace")
+
+
 def plain(text: str) -> str:
     """The text with everything that a terminal might obey escaped."""
     if text.isprintable():

@@ -89,7 +89,7 @@ class Apprise:
             body = self._body.render(names) if self._body else _body(alert)
         except RENDER_FAULTS as fault:
             raise Unrenderable(str(fault)) from fault
-        if wrong := _empty(body):
+        if wrong := trial.text_fault(body):
             raise Unrenderable(f"the body's template {wrong}")
         mood = "success" if alert.status is Status.RESOLVED else _MOODS[severity(alert)]
         return Notification(title=title, body=body, mood=mood)
@@ -116,7 +116,9 @@ def faults(destination: Settings) -> Iterator[tuple[Path, str]]:
                 yield ("urls", index), "Apprise can't read it"
     if destination.title is not None and (fault := trial.fault(destination.title.reveal())):
         yield ("title",), fault
-    if destination.body is not None and (fault := trial.fault(destination.body.reveal(), look=_empty)):
+    if destination.body is not None and (
+        fault := trial.fault(destination.body.reveal(), look=trial.text_fault)
+    ):
         yield ("body",), fault
 
 
@@ -138,10 +140,6 @@ def _refuse(destination: Settings) -> None:
     for path, fault in faults(destination):
         where = "".join(f"[{part}]" if isinstance(part, int) else part for part in path)
         raise ValueError(f"{where}: {fault}")
-
-
-def _empty(rendered: str) -> str | None:
-    return None if rendered.strip() else "makes no text"
 
 
 def _title(alert: Alert) -> str:

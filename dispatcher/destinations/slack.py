@@ -94,7 +94,7 @@ def faults(destination: Settings) -> Iterator[tuple[Path, str]]:
     yield from http_settings.faults(destination)
     if destination.template is not None:
         batches = destination.batch is not None
-        fault = trial.fault(destination.template.reveal(), batches=batches, look=_empty)
+        fault = trial.fault(destination.template.reveal(), batches=batches, look=trial.text_fault)
         if fault is not None:
             yield ("template",), fault
 
@@ -105,7 +105,3 @@ def make(destination: Settings) -> Slack:
         return Slack(destination)
     except ValueError as fault:
         raise Unusable(f"destination {destination.name}: {fault}") from None
-
-
-def _empty(rendered: str) -> str | None:
-    return None if rendered.strip() else "makes no text"

@@ -51,6 +51,11 @@ def json_fault(rendered: str) -> str | None:
     return None
 
 
+def text_fault(rendered: str) -> str | None:
+    """What is wrong with a text that people are to read."""
+    return None if rendered.strip() else "makes no text"
+
+
 def samples() -> dict[str, Delivery]:
     """An alert of each sort, by what it is."""
     full = Alert(

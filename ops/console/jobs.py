@@ -19,6 +19,7 @@ from redis.asyncio import Redis
 from common.http import Problem
 from common.log import Log
 from common.objects import Objects
+from common.service import either
 from common.settings import Settings
 from common.trouble import Kind, kind_of
 from ops import move
@@ -162,7 +163,7 @@ class Jobs:
             except errors.RedisError as fault:
                 self._troubled(kind_of(fault))
                 job.state = "waiting"
-                await _rest(job.stop)
+                await either(job.stop, PAUSE)
             else:
                 job.state = "stopped" if job.stop.is_set() or job.full else "done"
                 return
@@ -197,14 +198,6 @@ class Jobs:
 def bounded(search: Search, now: int) -> Search:
     """Only what was there at `now`, the server's time in ms."""
     return search if search.until is not None and search.until <= now else structs.replace(search, until=now)
-
-
-async def _rest(stop: asyncio.Event) -> None:
-    try:
-        async with asyncio.timeout(PAUSE):
-            await stop.wait()
-    except TimeoutError:
-        return
 
 
 def _remarks(gone: int, moved: Sequence[move.Moved], settings: Settings) -> list[str]:

@@ -85,9 +85,8 @@ def picked(values: list[str]) -> dict[str, tuple[str, ...]]:
 
 def fields(letter: Letter) -> dict[str, Any]:
     """What else is in it, by name, without the alert."""
-    known = {b"alert"}
     return {
         name.decode("utf-8", "replace"): value.decode("utf-8", "replace")
         for name, value in letter.fields.items()
-        if name not in known
+        if name != b"alert"
     }

@@ -6,7 +6,6 @@ Raises Problem for what isn't there or makes no sense, and what redis-py raises.
 from __future__ import annotations
 
 import asyncio
-import re
 import socket
 from collections.abc import Sequence
 from typing import Any
@@ -25,13 +24,13 @@ from ops.console.search import LOOKS, Search, look, place, search
 from ops.console.track import HEIGHT, WIDTH
 from ops.console.work import MOST, Tried, in_work
 from ops.fetch import filled
+from ops.filters import ID
 from ops.letters import Letter, Wanted
 from ops.letters import pages as read
 from ops.tables import Seen
 
 ROWS = 100  # of deliveries that are being tried, on a page for all destinations
 SEVERITIES = ("info", "warning", "error", "critical")
-_ID = re.compile(r"[0-9]{1,20}-[0-9]{1,20}")
 
 
 def show(
@@ -201,7 +200,7 @@ def _seen(desk: Desk, name: str) -> Seen:
 
 async def _letter(desk: Desk, visit: Visit) -> Letter:
     name, entry_id = one(visit.fields, "destination"), one(visit.fields, "id")
-    if _ID.fullmatch(entry_id):
+    if ID.fullmatch(entry_id):
         async for some in read(desk.redis, desk.namespace, [name], Wanted(ids=(entry_id,))):
             async for found in filled(some, desk.objects):
                 return found

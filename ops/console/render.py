@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import mimetypes
 import time
-from collections.abc import Mapping
 from datetime import datetime
 from importlib.resources import files
 from typing import Any
@@ -99,22 +98,18 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     made.filters.update(
-        plain=plain, lines=_lines, ago=_ago, moment=moment, number=number, link=_link, query=_query
+        plain=plain, lines=_lines, ago=_ago, moment=moment, number=number, link=_link, query=urlencode
     )
     made.globals.update(file=FILES.address, count=count, span=_span, clock=_clock)
     return made
 
 
-def _query(fields: Mapping[str, str]) -> str:
-    return urlencode(fields)
-
-
-_environment_ = _environment()
+_templates = _environment()
 
 
 def page(template: str, status: int = 200, **values: Any) -> web.Response:
     """An HTML page."""
-    text = _environment_.get_template(template).render(**values)
+    text = _templates.get_template(template).render(**values)
     return web.Response(
         status=status, body=text.encode("utf-8", "replace"), content_type="text/html", charset="utf-8"
     )

@@ -24,7 +24,7 @@ from common import keys
 from common.http import Problem
 from common.outcomes import Reason
 from ops.console.form import Fields, one
-from ops.filters import Ago, Moment
+from ops.filters import Moment, at
 from ops.letters import Letter, Wanted
 
 PAGE = 50  # letters that are shown
@@ -205,10 +205,9 @@ def _moment(name: str, text: str, now: int) -> int | None:
     if not text:
         return None
     try:
-        told = Moment().convert(text, None, None)
+        return at(Moment().convert(text, None, None), now)
     except click.BadParameter as fault:
         raise Problem(400, f"{name}: {fault.message}") from fault
-    return max(0, now - told.duration.ms) if isinstance(told, Ago) else told
 
 
 def _has(letter: Letter, text: str) -> bool:

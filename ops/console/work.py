@@ -18,6 +18,7 @@ from common import keys
 from common.record import Record, parse
 from common.trouble import Kind, kind_of
 from ops.retire import key_of
+from ops.text import decoded
 
 MOST = 20  # of each kind and destination: an entry of a foreign hand may be large
 
@@ -42,7 +43,7 @@ async def in_work(redis: Redis, namespace: str, name: str, most: int = MOST) -> 
     )
     entries = await asyncio.gather(*(link.xrange(at.stream, each, each) for each, _, _ in pending))
     found = [
-        Tried(name, _text(entry[0][1].get(b"key", b"")), None, deliveries, consumer, None)
+        Tried(name, decoded(entry[0][1].get(b"key", b"")), None, deliveries, consumer, None)
         for entry, (_, consumer, deliveries) in zip(entries, pending, strict=True)
         if entry
     ]
@@ -59,7 +60,9 @@ async def _pending(link: Any, stream: str, most: int) -> Sequence[tuple[str, str
         if kind_of(fault) is Kind.NOGROUP:
             return []
         raise
-    return [(_text(one["message_id"]), _text(one["consumer"]), int(one["times_delivered"])) for one in told]
+    return [
+        (decoded(one["message_id"]), decoded(one["consumer"]), int(one["times_delivered"])) for one in told
+    ]
 
 
 def _with(one: Tried, stored: bytes | None) -> Tried:
@@ -68,7 +71,3 @@ def _with(one: Tried, stored: bytes | None) -> Tried:
     except ValueError:  # a foreign hand's
         record = None
     return Tried(one.destination, one.key, one.due_at, one.deliveries, one.consumer, record)
-
-
-def _text(raw: bytes) -> str:
-    return raw.decode("utf-8", "replace")
