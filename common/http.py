@@ -1,15 +1,13 @@
-"""A small HTTP server on aiohttp's lowest level, for ingest, dispatcher and console.
+"""What a small HTTP server answers, on aiohttp's lowest level, for ingest, dispatcher and console.
 
 Takes a table of routes, adds `/healthz`, `/readyz` and `/metrics`, answers what it refuses as RFC 9457
-problems, and listens. Raises CannotListen with a sentence for a person. A table instead of aiohttp's
-Application, and answers in one write, because they take a third off the time of a request.
+problems; `listen.py` serves it. A table instead of aiohttp's Application, and answers in one write, because
+they take a third off the time of a request.
 """
 
 from __future__ import annotations
 
 import asyncio
-import logging
-import ssl
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
@@ -20,24 +18,17 @@ from typing import TypeAlias
 import msgspec
 from aiohttp import web
 from aiohttp.abc import AbstractStreamWriter
-from aiohttp.http_exceptions import HttpProcessingError
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import choose_encoder
 
-from common.connections import Protocols, room
 from common.log import Log, encodable
 from common.storm import ERROR, WARNING, storms
-from common.units import Address
 
 Request: TypeAlias = web.BaseRequest
 Handler: TypeAlias = Callable[[Request], Awaitable[web.StreamResponse]]
 Observe: TypeAlias = Callable[[str, int, float], None]  # route, status, seconds
 Present: TypeAlias = Callable[[Request, "Problem"], web.StreamResponse]
 
-KEEPALIVE = 75.0  # seconds; above the usual intervals of senders and the idle time of load balancers
-HANDSHAKE = 10.0  # seconds for TLS
-BACKLOG = 1024  # connections that wait until they are accepted, if net.core.somaxconn lets so many
-LINGER = 2.0  # seconds to read on after a refusal, so that the sender gets to see it
 SMALL = 65_536  # bytes of an unread body that are cheaper to read than a new connection
 PROBES = ("/healthz", "/readyz", "/metrics")
 NAMED = "/{name}"  # how a route of many paths ends: with a name in braces
@@ -45,10 +36,6 @@ OTHER = "other"  # the route of what has none, so that no sender makes metric la
 
 encode = msgspec.json.Encoder().encode
 log = Log("http")
-
-
-class CannotListen(Exception):
-    """The address is taken, not ours, or none."""
 
 
 class Problem(Exception):
@@ -278,85 +265,3 @@ def _worth_reading(request: Request, status: int) -> bool:
     """Whether the connection is kept although the body has not been read."""
     length = request.content_length
     return status != HTTPStatus.REQUEST_TIMEOUT and length is not None and length <= SMALL
-
-
-class Server:
-    """A site that listens; `address` is where, with the port that the system chose."""
-
-    def __init__(self, site: Site, listener: asyncio.Server, protocols: web.Server, address: str) -> None:
-        self._site = site
-        self._listener = listener
-        self._protocols = protocols
-        self.address = address
-
-    async def close(self, grace: float) -> None:
-        """Accept no more connections, let requests under way finish for `grace` seconds, close them all."""
-        self._listener.close()
-        await self._site.drain(grace)
-        self._protocols.pre_shutdown()
-        await self._protocols.shutdown(1)
-
-
-async def serve(
-    site: Site,
-    listen: str,
-    *,
-    setting: str,
-    shared: bool = False,
-    tls: ssl.SSLContext | None = None,
-    keepalive: float = KEEPALIVE,
-) -> Server:
-    """Listen on `address:port` (port 0: any); `setting` is its name. Raises CannotListen.
-
-    `shared`: with others who do the same, each of whom gets some of the connections. `keepalive`: seconds
-    after which a connection without a request is closed.
-    """
-    try:
-        address = Address.parse(listen)
-    except ValueError as fault:
-        raise CannotListen(f"{setting}: {fault}") from fault
-    protocols = Protocols(
-        site,
-        site.unreadable,
-        room(),
-        access_log=None,
-        logger=_quiet(),
-        auto_decompress=False,
-        keepalive_timeout=keepalive,
-        lingering_time=LINGER,
-    )
-    try:
-        listener = await asyncio.get_running_loop().create_server(
-            protocols,
-            address.host,
-            address.port,
-            backlog=BACKLOG,
-            reuse_port=shared or None,
-            ssl=tls,
-            ssl_handshake_timeout=None if tls is None else HANDSHAKE,
-        )
-    except OSError as fault:
-        raise cannot_listen(listen, setting, fault) from fault
-    name = listener.sockets[0].getsockname()
-    host = f"[{name[0]}]" if ":" in name[0] else name[0]
-    return Server(site, listener, protocols, f"{host}:{name[1]}")
-
-
-def cannot_listen(listen: str, setting: str, fault: OSError) -> CannotListen:
-    """In a sentence for a person."""
-    reason = (fault.strerror or str(fault)).rpartition(": ")[2].lower()
-    return CannotListen(f"can't listen on {listen} ({reason}): see {setting}")
-
-
-class _WithoutNoise(logging.Filter):
-    """A client that does not speak HTTP is no fault of ours and gets no traceback."""
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        fault = record.exc_info[1] if record.exc_info else None
-        return not isinstance(fault, HttpProcessingError | ConnectionError)
-
-
-def _quiet() -> logging.Logger:
-    logger = logging.getLogger("http.server")
-    logger.addFilter(_WithoutNoise("http.server"))
-    return logger

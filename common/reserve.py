@@ -9,7 +9,7 @@ import socket
 from types import TracebackType
 from typing import Self
 
-from common.http import CannotListen, cannot_listen
+from common.listen import CannotListen, cannot_listen
 from common.units import Address
 
 

@@ -22,8 +22,8 @@ from redis.exceptions import NoPermissionError, RedisError
 
 from common import connect, log, redis_url, rights
 from common.config import ConfigError, Loaded, load_with_places
-from common.http import CannotListen
 from common.kinds import Kinds
+from common.listen import CannotListen
 from common.reload import RESTART, Watch, keep
 from common.settings import Settings
 

@@ -13,7 +13,8 @@ from msgspec import structs
 
 from common import connect, telemetry
 from common.canary import beside, canaries
-from common.http import Server, Site, serve
+from common.http import Site
+from common.listen import Server, serve
 from common.log import Log
 from common.reload import Refused, Watch
 from common.service import Unstartable, calm_collector, reach

@@ -7,7 +7,7 @@ from functools import partial
 
 import common.early  # noqa: F401 - first: it does its work by being imported
 from common import log, service
-from common.http import CannotListen
+from common.listen import CannotListen
 from common.reserve import Reserved
 from common.shared import Table
 from ingest.metrics import Metrics

@@ -15,6 +15,7 @@ from msgspec import Struct
 
 from common import __version__
 from common.http import PROBES
+from ingest import chosen
 from ingest.formats import collectd, native, prometheus, telegraf
 from ingest.formats.bodies import Rejected
 from ingest.inflate import SUPPORTED
@@ -193,10 +194,10 @@ def _parameter(name: str) -> Json:
 
 
 _IDEMPOTENCY_KEY = {
-    "name": "Idempotency-Key",
+    "name": chosen.HEADER,
     "in": "header",
     "description": "chooses the key instead of incident and time; printable characters",
-    "schema": {"type": "string", "minLength": 1, "maxLength": 256},
+    "schema": {"type": "string", "minLength": 1, "maxLength": chosen.LONGEST},
 }
 
 

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from math import ceil
 from typing import Any, Protocol, TypeAlias, TypeVar
@@ -18,11 +17,11 @@ from msgspec import structs
 from multidict import MultiMapping
 
 from common import trace
-from common.alert import Status
 from common.http import NAMED, Handler, Problem, Request, answer, encode
 from common.settings import Hook, Ingest
-from ingest import answers, identity, inflate, parse
+from ingest import answers, inflate, parse
 from ingest.arrive import PATIENCE, Arrivals
+from ingest.chosen import Chosen, chosen_key, keyed, places_of
 from ingest.event import Event, Reading, Source, Stored, Unavailable
 from ingest.formats.bodies import BadBody, Parsed, Reader
 from ingest.formats.hook import Mapped
@@ -37,9 +36,6 @@ HOOKS = "/v1/hooks"
 PENANCE = 1.0  # seconds until a body that took work is refused as too large: none is sent at once again
 LARGE = 131_072  # bytes whose parsing would hold up others for a millisecond or more
 LARGE_FOREIGN = 16_384  # the same where more is done with each item
-LONGEST_KEY = 256
-_Chosen: TypeAlias = tuple[str, str]  # whose, and the value of Idempotency-Key
-_IDEMPOTENCY_KEY = "Idempotency-Key"
 
 
 # One large body at a time: several would leave the event loop no processor, and others would have to wait.
@@ -109,14 +105,14 @@ class Receiver:
     async def alerts(self, request: Request) -> web.StreamResponse:
         """`POST /v1/alerts`."""
         sender = self._senders.of(request.headers)
-        chosen = _chosen_key(request, sender)
+        chosen = chosen_key(request.headers, sender)
         parsed = await self._parsed(request, parse.alerts, self._native)
         if sender.rate is not None:
             await self._pay(sender, parsed, self._native)
         events = [event for _, event in parsed.items]
         if chosen is not None:
-            places = _places(parsed)
-            events = [_keyed(event, chosen, place) for event, place in zip(events, places, strict=True)]
+            places = places_of(parsed)
+            events = [keyed(event, chosen, place) for event, place in zip(events, places, strict=True)]
         indexes = [index for index, _ in parsed.items]
         stored = await self._append(request, events, parsed.size, self._native)
         stored = answers.routed(parsed, indexes, stored)
@@ -127,7 +123,7 @@ class Receiver:
     async def readings(self, request: Request) -> web.StreamResponse:
         """`POST /v1/readings`."""
         sender = self._senders.of(request.headers)
-        chosen = _chosen_key(request, sender)
+        chosen = chosen_key(request.headers, sender)
         parsed = await self._parsed(request, parse.readings, self._reading)
         if sender.rate is not None:
             await self._pay(sender, parsed, self._reading)
@@ -157,7 +153,7 @@ class Receiver:
     async def _take(self, form: Format, request: Request, sender: Sender) -> web.StreamResponse:
         """A format that may have alerts, readings or both."""
         counted = self._outcomes[form.source]
-        chosen = _chosen_key(request, sender)
+        chosen = chosen_key(request.headers, sender)
         parsed = await self._parsed(request, form.reader, counted, LARGE_FOREIGN)
         if sender.rate is not None:
             await self._pay(sender, parsed, counted, 429 if form.patient else 503)
@@ -165,8 +161,8 @@ class Receiver:
         told = [(n, item) for n, (_, item) in enumerate(parsed.items) if isinstance(item, Event)]
         events = [event for _, event in told]
         if chosen is not None:
-            places = _places(parsed)
-            events = [_keyed(event, chosen, places[n]) for n, event in told]
+            places = places_of(parsed)
+            events = [keyed(event, chosen, places[n]) for n, event in told]
         readings = len(parsed.items) - len(events)
         stored = await self._append(request, events + made, parsed.size, counted)
         counted.stored(readings)
@@ -177,16 +173,16 @@ class Receiver:
         status, body = answers.batch(parsed.rejected, placed + stored[len(events) :], readings)
         return _answer(request, *answers.as_alertmanager(body) if form.strict else (status, body))
 
-    async def _made(self, parsed: Parsed[Any], chosen: _Chosen | None, counted: Outcomes) -> list[Event]:
+    async def _made(self, parsed: Parsed[Any], chosen: Chosen | None, counted: Outcomes) -> list[Event]:
         """The alerts that rules make of the readings."""
         readings = [item for _, item in parsed.items if isinstance(item, Reading)]
         made = await self._evaluate(readings, counted)
         if chosen is None:
             return [event for of_one in made for event in of_one]
-        named = zip(parsed.items, _places(parsed), strict=True)
+        named = zip(parsed.items, places_of(parsed), strict=True)
         places = [place for (_, item), place in named if isinstance(item, Reading)]
         return [
-            _keyed(event, chosen, place, event.alert.name)
+            keyed(event, chosen, place, event.alert.name)
             for place, of_one in zip(places, made, strict=True)
             for event in of_one
         ]
@@ -279,35 +275,6 @@ class Receiver:
             else:
                 counted.duplicate()
         return stored
-
-
-def _chosen_key(request: Request, sender: Sender) -> _Chosen | None:
-    told = request.headers.getall(_IDEMPOTENCY_KEY, None)
-    if told is None:
-        return None
-    if len(set(told)) > 1:
-        raise Problem(400, f"{_IDEMPOTENCY_KEY} is there more than once, with different values")
-    value = told[0].strip()
-    if not value or len(value) > LONGEST_KEY or not value.isprintable():
-        raise Problem(400, f"{_IDEMPOTENCY_KEY} has to be 1 to {LONGEST_KEY} printable characters")
-    return sender.name, value
-
-
-def _places(parsed: Parsed[Any]) -> Sequence[int | str | None]:
-    """What tells the items apart: nothing for one alone; the index, with a number where it has several."""
-    if parsed.single:
-        return [None] * len(parsed.items)
-    before: Counter[int] = Counter()
-    places: list[int | str] = []
-    for index, _ in parsed.items:
-        places.append(f"{index}-{before[index]}" if before[index] else index)
-        before[index] += 1
-    return places
-
-
-def _keyed(event: Event, chosen: _Chosen, place: int | str | None, rule: str | None = None) -> Event:
-    resolved = event.alert.status is Status.RESOLVED
-    return structs.replace(event, key=identity.idempotency_key(*chosen, place, rule, resolved))
 
 
 def _single(request: Request, stored: Stored) -> web.StreamResponse:

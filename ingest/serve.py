@@ -14,7 +14,8 @@ from redis.asyncio import Redis
 
 from common import connect, telemetry, trace
 from common.canary import canaries
-from common.http import PROBES, CannotListen, Handler, Problem, Request, Site, serve
+from common.http import PROBES, Handler, Problem, Request, Site
+from common.listen import CannotListen, serve
 from common.log import Log
 from common.reload import Refused, Watch
 from common.service import calm_collector, reach

@@ -12,7 +12,8 @@ from msgspec import structs
 from redis import exceptions as errors
 
 from common import connect
-from common.http import Server, Site, serve
+from common.http import Site
+from common.listen import Server, serve
 from common.log import Log
 from common.reload import Refused
 from common.reload import Watch as Configuration

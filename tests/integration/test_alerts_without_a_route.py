@@ -7,7 +7,8 @@ from collections.abc import AsyncIterator
 import aiohttp
 import pytest
 
-from common.http import Site, serve
+from common.http import Site
+from common.listen import serve
 from common.settings import Ingest
 from ingest.event import Event, Reading, Stored
 from ingest.metrics import Metrics

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from common import connections, http
+from common import connections, listen
 from common.connections import RESERVE, WANTED, room
 from common.settings import Ingest
 from tests.support.ingest import Served, served
@@ -22,7 +22,7 @@ REQUEST = HEAD % len(BODY) + BODY
 @pytest.fixture
 async def small(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Served]:
     """With room for three."""
-    monkeypatch.setattr(http, "room", lambda: 3)
+    monkeypatch.setattr(listen, "room", lambda: 3)
     monkeypatch.setattr(connections, "QUIET", 3600.0)
     async with served(Ingest()) as made:
         yield made
@@ -146,4 +146,4 @@ async def test_a_request_that_meets_the_end_of_its_connection_is_answered_or_nev
 
 
 def test_idle_connections_stay_longer_than_senders_pause() -> None:
-    assert http.KEEPALIVE > 60
+    assert listen.KEEPALIVE > 60

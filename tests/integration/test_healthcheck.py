@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from prometheus_client import CollectorRegistry
 
-from common.http import Site, serve
+from common.http import Site
+from common.listen import serve
 from common.units import Address
 from ops import healthcheck
 from tests.support.certificates import Authority

@@ -15,7 +15,8 @@ import aiohttp
 import pytest
 from prometheus_client import generate_latest
 
-from common.http import CannotListen, Site, serve
+from common.http import Site
+from common.listen import CannotListen, serve
 from common.settings import Ingest
 from common.units import Size
 from ingest.metrics import Metrics

@@ -13,7 +13,7 @@ from typing import NamedTuple, Self
 
 import aiohttp
 
-from common.http import serve
+from common.listen import serve
 from common.settings import Settings, Visitor
 from common.units import Secret
 from ops.console.desk import Desk

@@ -7,7 +7,8 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import NoReturn
 
-from common.http import KEEPALIVE, PROBES, Problem, Request, Site, serve
+from common.http import PROBES, Problem, Request, Site
+from common.listen import KEEPALIVE, serve
 from common.settings import Hook, Ingest, Rule, Token
 from ingest import operations, page, receipt
 from ingest.arrive import Arrivals
