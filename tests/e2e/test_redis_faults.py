@@ -54,7 +54,7 @@ async def test_frozen(fleets: Fleets, new_server: NewServer, receiver: Receiver)
         status, told = await fleet.send(ingest, alert)
         took.append(time.monotonic() - began)
         assert (status, told["detail"]) == (503, "Redis could not store it: timeout")
-    assert min(took) < 2  # promised: design.md, section 3
+    assert min(took) < 2  # promised: decision 15
     gate.set()
     await dispatcher.wait_metric("redispatch_redis_errors_total", 1, kind="timeout")
     for running in (ingest, dispatcher):

@@ -1,4 +1,4 @@
-"""Incident and key: the table of the design, and that no two different things share one."""
+"""Incident and key: what each is made of, and that no two different things share one."""
 
 from __future__ import annotations
 
