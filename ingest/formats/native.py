@@ -1,4 +1,4 @@
-"""The native format: alerts and readings as docs/http.md has them, one object, an array, or one per line. Pure.
+"""The native format: alerts and readings as in docs/http.md, one object, an array, or one per line. Pure.
 
 Returns `Parsed`; raises `BadBody`. What it returns is bounded in every direction: lengths, counts, nesting,
 numbers, times. Unknown fields are ignored.
