@@ -1,6 +1,7 @@
 """What a server's error means: a closed enum, also the label of `redis_errors_total`; and whose it is.
 
-Takes what redis-py raised. Every kind but NOGROUP (the group is made again) is waited out with backoff.
+Takes what redis-py raised. Every kind is waited out with backoff; after NOGROUP, for which the group is made
+again, it begins anew.
 """
 
 from __future__ import annotations

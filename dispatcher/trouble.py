@@ -52,6 +52,7 @@ class Trouble:
             if await make_group(self._replica.redis, self._keys):
                 self._replica.metrics.group_recreated.inc()
                 log.warning("group_recreated", destination=self._name)
+            self._streak = 0  # it answers again: what an outage before this added up to is over
         except errors.RedisError as fault:
             self._tell(fault)
 

@@ -14,6 +14,7 @@ from msgspec import Struct
 from common.policy import record_ttl, retry_policy
 from common.settings import Settings
 from common.units import Rate, Size
+from ops.text import count
 
 # Microseconds of one core per alert: of ingest; of dispatcher and server per destination it goes to.
 INGEST, DISPATCHER, SERVER = 180, 280, 100
@@ -70,8 +71,9 @@ def told(settings: Settings, needed: Need) -> Iterator[str]:
     per_replica = ceil(needed.slots / needed.dispatchers)
     small = [each.name for each in settings.destinations if each.max_in_flight < per_replica]
     yield (
-        f"receivers that take {ATTEMPT * 1000:.0f} ms need {needed.slots} attempts under way at each, "
-        f"max_in_flight {per_replica} per dispatcher" + (f": less at {', '.join(small)}" if small else "")
+        f"receivers that take {ATTEMPT * 1000:.0f} ms need {count(needed.slots, 'attempt')} under way at "
+        f"each, max_in_flight {per_replica} per dispatcher"
+        + (f": less at {', '.join(small)}" if small else "")
     )
     slow = [each.name for each in settings.destinations if each.rate is not None and each.rate < needed.rate]
     if slow:

@@ -174,6 +174,10 @@ def test_one_call_looks_at_a_bounded_number(pager: Book, cli: Callable[..., list
     told = cli("list", [pager.at.dead], "reason=rejected")
     assert told[-1] == f"0 dead letters; there may be more: after={ids[1_999]}"
     assert cli("list", [pager.at.dead], f"after={ids[1_999]}", "reason=rejected")[-1] == "0 dead letters"
+    told = cli("replay", replay_keys(pager), "reason=rejected")
+    assert told[-1] == f"replayed 0 dead letters; there may be more: again, with after={ids[1_999]}"
+    told = cli("replay", replay_keys(pager), f"after={ids[1_999]}", "reason=rejected")
+    assert told[-1] == "replayed 0 dead letters"
     assert cli("replay", replay_keys(pager), "limit=99999")[0] == "2000"
     assert pager.dead() == ids[2_000:]
     assert pager.unaccounted() == (0, 0)

@@ -54,6 +54,10 @@ def test_what_does_not_fit_is_named() -> None:
     assert "one destination is in one Redis" in text
 
 
+def test_one_attempt_is_one() -> None:
+    assert "need 1 attempt under way at each" in "\n".join(told(of(SINK), need(of(SINK), Rate(1))))
+
+
 @pytest.mark.parametrize("rate", ["1000", "1000/s", "60000/m"])
 def test_the_command(tmp_path: Path, rate: str) -> None:
     file = tmp_path / "redispatch.yaml"
