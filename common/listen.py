@@ -83,9 +83,8 @@ async def serve(
         )
     except OSError as fault:
         raise cannot_listen(listen, setting, fault) from fault
-    name = listener.sockets[0].getsockname()
-    host = f"[{name[0]}]" if ":" in name[0] else name[0]
-    return Server(site, listener, protocols, f"{host}:{name[1]}")
+    where = Address(*listener.sockets[0].getsockname()[:2])
+    return Server(site, listener, protocols, str(where))
 
 
 def cannot_listen(listen: str, setting: str, fault: OSError) -> CannotListen:

@@ -28,8 +28,7 @@ class Reserved:
             self._sockets = _bound(wanted, alone=False)
         except OSError as fault:
             raise cannot_listen(listen, setting, fault) from fault
-        host = f"[{wanted.host}]" if ":" in wanted.host else wanted.host
-        self.listen = f"{host}:{self._sockets[0].getsockname()[1]}"
+        self.listen = str(Address(wanted.host, self._sockets[0].getsockname()[1]))
 
     def __enter__(self) -> Self:
         return self

@@ -134,10 +134,14 @@ class Address(NamedTuple):
             raise ValueError("expected address:port such as 127.0.0.1:8080 or [::1]:8080")
         return cls(host, int(port))
 
+    def __str__(self) -> str:
+        """As `parse` takes it."""
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
     @property
-    def host_here(self) -> str:
-        """By which host this machine reaches it."""
-        return EVERYWHERE.get(self.host, self.host)
+    def here(self) -> Address:
+        """As this machine reaches it."""
+        return Address(EVERYWHERE.get(self.host, self.host), self.port)
 
     @property
     def loopback(self) -> bool:

@@ -30,15 +30,15 @@ def place(words: Sequence[str], environ: Mapping[str, str]) -> Address | None:
 
 def fault(address: Address) -> str | None:
     """What is wrong with the service there; None when it is well."""
-    host = address.host_here
+    host, port = address.here
     try:
-        return _asked(HTTPConnection(host, address.port, timeout=TIMEOUT))
+        return _asked(HTTPConnection(host, port, timeout=TIMEOUT))
     except (OSError, HTTPException) as failed:
         plain = str(failed) or type(failed).__name__
         if isinstance(failed, ConnectionRefusedError | TimeoutError):
             return plain
     unverified = ssl._create_unverified_context()  # noqa: S323 - it is this container, whatever its name
-    tls = HTTPSConnection(host, address.port, timeout=TIMEOUT, context=unverified)
+    tls = HTTPSConnection(host, port, timeout=TIMEOUT, context=unverified)
     try:
         tls.connect()
     except OSError:

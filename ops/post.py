@@ -118,6 +118,4 @@ def ingest_url(settings: Settings) -> str:
 
 def base_url(listen: str) -> str:
     """Where a service that listens on `listen` is reached from this machine."""
-    address = Address.parse(listen)
-    host = f"[{address.host_here}]" if ":" in address.host_here else address.host_here
-    return f"http://{host}:{address.port}"
+    return f"http://{Address.parse(listen).here}"

@@ -132,8 +132,7 @@ async def serve(receiver: Receiver, listen: Address) -> None:
     await runner.setup()
     try:
         await web.TCPSite(runner, *listen).start()
-        host, port = runner.addresses[0][:2]
-        click.echo(f"receiver: listens on http://{host}:{port}/")
+        click.echo(f"receiver: listens on http://{Address(*runner.addresses[0][:2])}/")
         await over.wait()
     finally:
         await runner.cleanup()
@@ -185,5 +184,5 @@ def receive(
         asyncio.run(serve(Receiver(failing, secrets, delay), listen))
     except OSError as fault:
         raise click.ClickException(
-            f"receiver can't listen on {listen.host}:{listen.port} ({options.reason(fault)}): see --listen"
+            f"receiver can't listen on {listen} ({options.reason(fault)}): see --listen"
         ) from fault

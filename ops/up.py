@@ -118,8 +118,7 @@ class Up:
             raise click.ClickException(f"{death}:\n{embedded.last_words(directory)}") from death
 
     async def _start_receiver(self, secrets: list[str]) -> None:
-        host, port = self._plan.receiver
-        listen = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        listen = str(self._plan.receiver)
         await _must_be_free("--receiver", listen)
         command = children.module("ops", "receive", "--listen", listen)
         await self._start("receiver", command, RECEIVE_SECRETS=" ".join(secrets))
@@ -194,7 +193,7 @@ def banner(plan: Plan) -> str:
         "ingest": f"{ingest}  (POST /v1/alerts)",
         "dispatcher": f"{base_url(settings.dispatcher.listen)}  (/metrics)",
         "console": f"{base_url(settings.console.listen)}/  (open it in a browser)",
-        "receiver": "" if plan.secrets is None else f"http://{plan.receiver.host}:{plan.receiver.port}",
+        "receiver": "" if plan.secrets is None else f"http://{plan.receiver}",
         "server": connect.masked(settings.redis.url) + (f", data in {plan.data}" if plan.own_server else ""),
     }
     where = "\n".join(f"  {name:<11} {place}" for name, place in told.items() if place)

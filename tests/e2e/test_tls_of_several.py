@@ -55,9 +55,14 @@ class Operator(Command):
         return self("dead", "list", code=1).output
 
 
-async def in_the_console(url: str) -> None:
-    async with console(build(as_user(url, "console"), [NAME])) as served, Browser(served.url) as browser:
+async def who_sees_all_is_well(directory: Path, servers: Sentinels | Cluster) -> Operator:
+    """Whoever looks at the console does, too."""
+    operator = Operator(directory, servers)
+    await asyncio.to_thread(operator.sees_all_is_well)
+    settings = build(as_user(servers.url, "console"), [NAME])
+    async with console(settings) as served, Browser(served.url) as browser:
         assert "Nothing is lost: all" in (await browser.get("/")).words
+    return operator
 
 
 async def test_sentinels(fleets: Fleets, files: Files, tmp_path: Path) -> None:
@@ -73,9 +78,7 @@ async def test_sentinels(fleets: Fleets, files: Files, tmp_path: Path) -> None:
             await fleet.flowing()
         await fleet.settled()
         await asyncio.to_thread(servers.agree)
-        operator = Operator(tmp_path, servers)
-        await asyncio.to_thread(operator.sees_all_is_well)
-        await in_the_console(servers.url)
+        operator = await who_sees_all_is_well(tmp_path, servers)
         await asyncio.to_thread(what_is_wrong_with_sentinels, servers, operator, files)
     finally:
         servers.close()
@@ -117,9 +120,7 @@ async def test_cluster(fleets: Fleets, files: Files, tmp_path: Path) -> None:
             await asyncio.to_thread(servers.move, slot, target)
             await fleet.flowing()
         await fleet.settled()
-        operator = Operator(tmp_path, servers)
-        await asyncio.to_thread(operator.sees_all_is_well)
-        await in_the_console(servers.url)
+        operator = await who_sees_all_is_well(tmp_path, servers)
         await asyncio.to_thread(what_is_wrong_with_a_cluster, servers, operator, files)
     finally:
         servers.close()

@@ -106,6 +106,7 @@ def test_no_rate(bad: object) -> None:
 )
 def test_address(text: str, address: tuple[str, int], loopback: bool) -> None:
     assert Address.parse(text) == address
+    assert str(Address.parse(text)) == text
     assert Address.parse(text).loopback is loopback
 
 
