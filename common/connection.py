@@ -165,12 +165,13 @@ async def hear(connections: Sequence[QuickConnection], patience: float | None = 
 
 
 async def ask(connection: QuickConnection, *command: str) -> Any:
-    """One command over a connection that is made for it; raises the error it is answered with."""
+    """One command over a connection that is made for it; raises the error it is answered with.
+
+    The stream's way: what comes before anything was sent, the end of it too, may be there before `coming` is.
+    """
     try:
         await connection.connect_check_health()
-        (reply,) = await connection.exchange((command,))
+        await connection.send_command(*command)
+        return await connection.read_response()
     finally:
         await connection.disconnect(nowait=True)
-    if isinstance(reply, Exception):
-        raise reply
-    return reply

@@ -33,7 +33,7 @@ class Replies(asyncio.Protocol):
     def expect(self, count: int, parser: Any) -> None:
         """So many are due, through this parser of the connection."""
         self._told, self._count, self._parser, self._wait = [], count, parser, None
-        self.due, self.refused = self._fault is None, False
+        self.due, self.refused = count > 0 and self._fault is None, False
 
     def wait(self, wait: _Wait) -> None:
         """Tell it when they are due no more."""
@@ -46,8 +46,8 @@ class Replies(asyncio.Protocol):
         return self._told
 
     def fail(self, fault: Exception) -> None:
-        """No more comes."""
-        self._fault = fault
+        """No more comes; what was wrong first is why."""
+        self._fault = self._fault or fault
         self._over()
 
     def data_received(self, data: bytes) -> None:
@@ -65,6 +65,8 @@ class Replies(asyncio.Protocol):
                 if isinstance(reply, errors.RedisError):
                     self._refuse(reply)
                 told.append(reply)
+            if parser.has_data():  # it would answer the next call
+                raise errors.InvalidResponse("more than was asked for")
         except errors.RedisError as fault:
             self.fail(fault)
         else:
@@ -77,7 +79,9 @@ class Replies(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """It broke, or was closed."""
-        self.fail(errors.ConnectionError(str(exc) if exc else _CLOSED))
+        fault = errors.ConnectionError(str(exc) if exc else _CLOSED)
+        fault.__cause__ = fault.__context__ = exc  # tells more, such as what is wrong with TLS
+        self.fail(fault)
         self._stream.connection_lost(exc)
 
     def pause_writing(self) -> None:

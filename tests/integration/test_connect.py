@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from typing import Any
 
 import pytest
 import uvloop
@@ -11,8 +12,10 @@ from redis import exceptions as errors
 from redis.asyncio import Redis
 
 from common import connect
+from common.connection import Tcp, ask
 from common.settings import Redis as Section
 from common.units import Duration
+from tests.support.listener import Listener
 from tests.support.receiver import Receiver
 from tests.support.servers import Server
 
@@ -33,6 +36,26 @@ async def send_over_a_broken_connection(redis: Redis) -> None:
 
 def test_a_connection_that_just_broke_is_trouble_with_redis_and_no_bug(valkey: Server) -> None:
     uvloop.run(send_over_a_broken_connection(connect.client(Section(url=valkey.url))))
+
+
+async def test_a_server_that_hangs_up_before_it_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What uvloop may have read by the time a connection is handed out."""
+    connecting = asyncio.open_connection
+
+    async def late(*to: Any, **options: Any) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        reader, writer = await connecting(*to, **options)
+        assert await reader.read() == b""
+        return reader, writer
+
+    async def hang_up(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.close()
+
+    monkeypatch.setattr(asyncio, "open_connection", late)
+    async with Listener(hang_up) as listener:
+        at: dict[str, Any] = {"host": "127.0.0.1", "port": listener.port}
+        connection = Tcp(**at, socket_timeout=30, protocol=2, driver_info=None)
+        with pytest.raises(errors.ConnectionError, match="closed by server"):
+            await ask(connection, "PING")
 
 
 async def go_on(redis: Redis) -> None:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import ssl
 from collections.abc import Iterator
 from typing import Any
 
 import hiredis
 import pytest
 from redis import exceptions as errors
+from redis._parsers.base import AsyncBaseParser
 from redis._parsers.hiredis import NOT_ENOUGH_DATA
 
 from common.replies import Replies, heard
@@ -24,7 +26,7 @@ class Line:
         self.own, self.server = socket.socketpair()
         self.parser: Any = hiredis.Reader(
             protocolError=errors.InvalidResponse,
-            replyError=lambda text: errors.ResponseError(text),
+            replyError=AsyncBaseParser.parse_error,
             notEnoughData=NOT_ENOUGH_DATA,
         )
         self.replies: Replies
@@ -87,6 +89,38 @@ async def test_an_error_of_one_command_is_a_reply(line: Line) -> None:
 async def test_what_is_no_reply(line: Line) -> None:
     with pytest.raises(errors.InvalidResponse):
         await line.hears(2, b"+OK\r\nwhat is this?\r\n")
+
+
+async def test_more_than_was_asked_for(line: Line) -> None:
+    """It would answer the next call."""
+    assert await line.hears(1, b":1\r\n:2\r\n") == [1]
+    with pytest.raises(errors.InvalidResponse, match="more than was asked for"):
+        await line.hears(1, b":3\r\n")
+
+
+async def test_nothing_is_asked_for(line: Line) -> None:
+    line.replies.expect(0, line.parser)
+    assert not line.replies.due
+    assert line.replies.all() == []
+
+
+async def test_what_was_wrong_first_is_told(line: Line) -> None:
+    """With TLS, what comes and the end of it are often one step of the loop."""
+    line.replies.expect(1, line.parser)
+    line.replies.data_received(b"-LOADING it is\r\n")
+    line.replies.eof_received()
+    with pytest.raises(errors.BusyLoadingError):
+        line.replies.all()
+
+
+async def test_what_a_break_comes_of_is_kept(line: Line) -> None:
+    """What is told of TLS depends on it."""
+    why = ssl.SSLError(1, "certificate required")
+    line.replies.expect(1, line.parser)
+    line.replies.connection_lost(why)
+    with pytest.raises(errors.ConnectionError, match="certificate required") as raised:
+        line.replies.all()
+    assert raised.value.__cause__ is raised.value.__context__ is why
 
 
 async def test_an_end_before_all_came(line: Line) -> None:
