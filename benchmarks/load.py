@@ -14,6 +14,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
+CONNECTIONS = 32  # unless others are asked for
 _SCRIPT = """
 wrk.method = "POST"
 wrk.headers["Content-Type"] = "application/json"
@@ -49,7 +50,7 @@ class Measured(Struct, frozen=True):
 
 
 async def load(
-    address: str, directory: Path, *, seconds: float, connections: int = 32, pace: float = 0.0
+    address: str, directory: Path, *, seconds: float, connections: int = CONNECTIONS, pace: float = 0.0
 ) -> Measured:
     """One run of wrk against `address` (host:port).
 

@@ -22,7 +22,6 @@ from benchmarks.stack import Broken, Process, Server, Stack, free_port
 from common.snapshot import snapshot
 
 PACES = (200.0, 1000.0, 0.0)  # requests per second; 0: as many as go
-CONNECTIONS = 32
 PATIENCE = 60.0  # seconds for what was taken to be delivered
 LOOK = 0.02
 _TICK = os.sysconf("SC_CLK_TCK")
@@ -93,9 +92,7 @@ async def _cost(
     await _delivered(redis)
     before = [*(_used(process.pid) for process in services), await cpu(redis)]
     taken = (await snapshot(redis, NAMESPACE, "sink")).ledger.accepted
-    seen = await load(
-        f"127.0.0.1:{port}", stack.directory, seconds=seconds, connections=CONNECTIONS, pace=pace
-    )
+    seen = await load(f"127.0.0.1:{port}", stack.directory, seconds=seconds, pace=pace)
     if seen.refused:
         raise Broken(f"{seen.refused} requests were refused")
     done = await _delivered(redis) - taken
