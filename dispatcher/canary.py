@@ -66,7 +66,7 @@ class Figures(Metrics):
     """What the lanes of canaries count, in a registry of its own, and what is `shown` of it."""
 
     def __init__(self, shown: CollectorRegistry) -> None:
-        super().__init__(())
+        super().__init__()
         text = "From a canary's acceptance to its arrival, short of the receiver"
         name = "redispatch_canary_end_to_end_seconds"
         self._end_to_end_of = Histogram(name, text, END_TO_END, shown, "destination", ())

@@ -6,7 +6,7 @@ Per destination the children are bound once, and a batch of settlements is count
 from __future__ import annotations
 
 from collections import Counter as TallyOf
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import TypeVar
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, disable_created_metrics
@@ -28,7 +28,7 @@ ATTEMPT = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 1
 class Metrics:
     """All of one process. `registry` is what `/metrics` shows."""
 
-    def __init__(self, destinations: Iterable[str]) -> None:
+    def __init__(self) -> None:
         self.registry = registry = CollectorRegistry()
 
         def counter(name: str, text: str, *labels: str) -> Counter:
@@ -51,9 +51,8 @@ class Metrics:
         self._retries = counter("retries", "Retries by outcome before", "destination", "reason")
         self._reclaimed = counter("reclaimed", "Entries taken over", "destination")
         self._fenced = counter("fenced", "Settlements that came too late", "destination")
-        names = list(destinations)
         self._attempt = Histogram(
-            "redispatch_attempt_seconds", "One attempt", ATTEMPT, registry, "destination", names
+            "redispatch_attempt_seconds", "One attempt", ATTEMPT, registry, "destination", ()
         )
         self._end_to_end = Histogram(
             "redispatch_end_to_end_seconds",
@@ -61,9 +60,9 @@ class Metrics:
             END_TO_END,
             registry,
             "destination",
-            names,
+            (),
         )
-        self.of = {name: Lane(self, name) for name in names}
+        self.of: dict[str, Lane] = {}
 
     def add(self, name: str) -> None:
         """One more destination, if it is not there already."""

@@ -49,7 +49,7 @@ class Service:
         self._settings = settings
         self._stop = stop
         self.redis = connect.client(settings.redis)
-        self._metrics = Metrics(())
+        self._metrics = Metrics()
         self._queues = Queues(self._metrics.registry)
         self._tasks = asyncio.TaskGroup()
         self._replica = Replica(

@@ -179,8 +179,9 @@ def header(text: str) -> list[str]:
 def metrics() -> str:
     """`metrics.md`: a table per service, and one for what both look at."""
     ingest = IngestMetrics(PATHS).registry
-    dispatcher = DispatcherMetrics(["pager"]).registry
-    Figures(dispatcher).configure(["pager"])
+    dispatcher = DispatcherMetrics()
+    dispatcher.add("pager")
+    Figures(dispatcher.registry).configure(["pager"])
     console = ConsoleMetrics(CONSOLE_PATHS).registry
     queue = CollectorRegistry()
     queues = Queues(queue)
@@ -200,7 +201,7 @@ def metrics() -> str:
         ledger=Ledger(),
     )
     queues.show(nothing)
-    parts = [_METRICS, "## Ingest\n", *_table(ingest), "## Dispatcher\n", *_table(dispatcher)]
+    parts = [_METRICS, "## Ingest\n", *_table(ingest), "## Dispatcher\n", *_table(dispatcher.registry)]
     parts += ["## Console\n", *_table(console)]
     return "\n".join([*parts, "## The queue, shown by the dispatcher", _QUEUE, *_table(queue)])
 

@@ -45,7 +45,7 @@ class Bench:
             destinations=[self.destination, *(Destination(name=n, type="discard") for n in ("chat", "log"))],
         )
         self.settled: asyncio.Queue[Settling] = asyncio.Queue()
-        self.metrics = Metrics(())
+        self.metrics = Metrics()
         replica = Replica(
             redis=redis,
             bell=redis,

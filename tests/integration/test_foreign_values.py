@@ -40,7 +40,7 @@ async def test_counters_that_are_none(redis: Redis) -> None:
 
 async def test_gauges_and_the_console_go_on(server: Server, redis: Redis) -> None:
     await garble(redis)
-    settings, metrics = build(server.url, ["pager"]), Metrics(())
+    settings, metrics = build(server.url, ["pager"]), Metrics()
     queues = Queues(metrics.registry)
     queues.configure(settings)
 

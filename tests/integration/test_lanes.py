@@ -65,7 +65,7 @@ async def lanes(valkey: Server, connected: Callable[[Server], Redis]) -> AsyncIt
                 bell=connected(valkey),
                 consumer="me",
                 settings=build(valkey.url),
-                metrics=Metrics(()),
+                metrics=Metrics(),
                 quarantine=Quarantine(),
                 clock=Clock(),
                 pulse=Pulse(60),

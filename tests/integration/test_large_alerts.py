@@ -45,7 +45,7 @@ class Bench:
     def __init__(self, redis: Redis, settings: Settings, tasks: asyncio.TaskGroup) -> None:
         self.redis: Any = redis
         self.settings = settings
-        self.metrics = Metrics(())
+        self.metrics = Metrics()
         self.name = settings.destinations[0].name
         self.at = Destination(settings.redis.namespace, self.name)
         self.objects = Objects(settings.objects.url, settings.redis.namespace)

@@ -46,7 +46,7 @@ def lane(server: Server, waits: list[float]) -> trouble.Trouble:
     async def pause(seconds: float) -> None:
         waits.append(seconds)
 
-    replica: Any = SimpleNamespace(redis=server, settings=Settings(), metrics=Metrics(()), pause=pause)
+    replica: Any = SimpleNamespace(redis=server, settings=Settings(), metrics=Metrics(), pause=pause)
     return trouble.Trouble(replica, "pager", keys.Destination("redispatch", "pager"))
 
 

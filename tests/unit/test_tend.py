@@ -39,13 +39,14 @@ async def test_what_is_being_settled_was_not_taken_over(
 
 
 def replica(tasks: asyncio.TaskGroup) -> Replica:
-    section = settings.Redis()  # nobody connects
+    section, metrics = settings.Redis(), Metrics()  # nobody connects
+    metrics.add("pager")
     return Replica(
         redis=connect.client(section),
         bell=connect.client(section),
         consumer="me",
         settings=settings.Settings(destinations=[webhook()]),
-        metrics=Metrics(["pager"]),
+        metrics=metrics,
         quarantine=Quarantine(),
         clock=Clock(),
         pulse=Pulse(60),
