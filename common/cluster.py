@@ -33,7 +33,7 @@ class Node:
 
     def __init__(self, address: Address, pool: BlockingConnectionPool) -> None:
         self.address = address
-        self.name = f"{address.host}:{address.port}"
+        self.name = str(address)
         self.pool = pool
         self.redis = Redis.from_pool(pool)
 

@@ -114,8 +114,7 @@ class Primary:
                 epoch -= 1  # who leads it has its epoch before the address that belongs to it
             return epoch, Address(told[b"ip"].decode(), int(told[b"port"]))
         except (TypeError, ValueError, LookupError, AttributeError) as fault:
-            where = f"{sentinel.host}:{sentinel.port}"
-            raise errors.ResponseError(f"what {where} answers is no sentinel's answer") from fault
+            raise errors.ResponseError(f"what {sentinel} answers is no sentinel's answer") from fault
 
     def _nobody(self, faults: Sequence[errors.RedisError]) -> Unknown:
         for fault in faults:
@@ -183,7 +182,7 @@ class _Found(QuickConnection):
         if told != b"master":
             await self.disconnect(nowait=True)
             named = told.decode("utf-8", "replace") if isinstance(told, bytes) else "stranger"
-            raise errors.ConnectionError(f"{self.host}:{self.port} is a {named}, no primary")
+            raise errors.ConnectionError(f"{Address(self.host, self.port)} is a {named}, no primary")
 
 
 class FoundTcp(_Found, Tcp):

@@ -79,7 +79,7 @@ _AT = "at "
 def note(fault: errors.RedisError, server: Address) -> None:
     """Keep, with a fault of a connection, which of several servers it went to."""
     if isinstance(fault, errors.ConnectionError | errors.TimeoutError) and not server_of(fault):
-        fault.add_note(f"{_AT}{server.host}:{server.port}")
+        fault.add_note(f"{_AT}{server}")
 
 
 def server_of(fault: BaseException) -> str:
