@@ -17,7 +17,7 @@ from common.units import Rate, Size
 from ops.text import count
 
 # Microseconds of one core per alert: of ingest; of dispatcher and server per destination it goes to.
-INGEST, DISPATCHER, SERVER = 180, 280, 100
+INGEST, DISPATCHER, SERVER = 180, 270, 100
 WAITING, REMEMBERED, INCIDENT = 270, 225, 150  # bytes of the server's memory, per delivery and per alert
 BUSY = 0.6  # of a core; the rest is for bursts, and for what others had when one is gone
 ATTEMPT = 0.1  # seconds: what a receiver is assumed to take
