@@ -345,8 +345,7 @@ async def test_what_dies_after_the_question_is_left_alone(
     pager.die(3)
     asked = await browser.send("/dead", "/actions/matching", do="discard")
     hidden = dict(re.findall(r'type="hidden" name="(\w+)" value="([^"]*)"', asked.text))
-    await asyncio.sleep(0.005)  # so that it dies in another millisecond
-    pager.die(2)
+    pager.die(2, at=time.time_ns() // 10**6 + 60_000)
     await browser.post("/actions/matching", **hidden, do="discard")
     assert (await ended(served)).done == 3
     assert len(pager.dead()) == 2
